@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Private interface of the cuda module: function tables of NVIDIA's libraries, the opened device, device memory.
+ */
+#ifndef STITCH_LIB_CUDA_H
+#define STITCH_LIB_CUDA_H
+
+#include <cuda.h>
+#include <cublasLt.h>
+#include <nvrtc.h>
+
+#include "base/base.h"
+#include <stitch/compile.h>
+#include <stitch/device.h>
+
+/* Members are named like the functions without the cu prefix: drv->MemAlloc. driver_functions.def lists them:
+ *   X(REQUIRED|OPTIONAL, member, "exported name", prototype to take the type from)
+ * Optional members may be NULL. */
+typedef struct stitch__driver {
+#define X(need, member, symbol, prototype) __typeof__(&prototype) member;
+#include "cuda/driver_functions.def"
+#undef X
+    /* The simulator's own entry points, typed in lib/sim/sim_ext.h; NULL on a real driver. */
+    void *sim_set_options, *sim_take_reports, *sim_name_allocation, *sim_gemm;
+} stitch__driver;
+
+typedef struct stitch__nvrtc {
+#define X(need, member, symbol, prototype) __typeof__(&prototype) member;
+#include "cuda/nvrtc_functions.def"
+#undef X
+    int major, minor;
+    const char *path; /* of the library that was opened */
+} stitch__nvrtc;
+
+typedef struct stitch__cublaslt {
+#define X(need, member, symbol, prototype) __typeof__(&prototype) member;
+#include "cuda/cublaslt_functions.def"
+#undef X
+    size_t version;
+    const char *path;
+} stitch__cublaslt;
+
+typedef struct stitch__device {
+    stitch_context *ctx;
+    const stitch__driver *drv;
+    CUdevice ordinal;
+    CUcontext context; /* the primary context, retained */
+    stitch_device_info info;
+    int max_grid[3], max_block[3];
+    int max_threads_per_sm, max_registers_per_block;
+    bool cooperative, clusters;
+} stitch__device;
+
+/* The device of the context; opened by the first call, closed with the context. */
+int stitch__device_get(stitch_context *ctx, stitch__device **out, stitch_error **err);
+/* Opened by the first call; thread-safe. The errors list what was tried and what to install. */
+int stitch__nvrtc_get(stitch_context *ctx, const stitch__nvrtc **out, stitch_error **err);
+int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stitch_error **err);
+
+/* Makes the device's context current for this thread; leave() brings back what was current. They nest.
+ *     int rc = stitch__device_enter(dev, err);
+ *     if (rc) return rc;
+ *     ...
+ *     stitch__device_leave(dev); */
+int stitch__device_enter(stitch__device *dev, stitch_error **err);
+void stitch__device_leave(stitch__device *dev);
+
+/* Turns a CUresult into a status: STITCH_OK, STITCH_E_NOMEM, STITCH_E_FAULT (context lost), STITCH_E_DRIVER. `what` names the
+ * call and its object ("cuLaunchKernel of layernorm (run[2])"). */
+int stitch__cu_check(const stitch__device *dev, CUresult result, stitch_error **err, const char *what);
+STITCH__PRINTF(4, 5)
+int stitch__cu_checkf(const stitch__device *dev, CUresult result, stitch_error **err, const char *fmt, ...);
+/* In functions with `rc`, `dev`, `err` and an `out:` label. */
+#define STITCH__CU(call)                                                  \
+    do {                                                                  \
+        if ((rc = stitch__cu_check(dev, (call), err, #call)) != STITCH_OK) \
+            goto out;                                                     \
+    } while (0)
+
+/* Waits for a stream with the scope's cancellation and deadline (polls; never blocks in the driver). */
+int stitch__stream_wait(stitch__device *dev, CUstream stream, const stitch__scope *scope, const char *what, stitch_error **err);
+
+/* Device memory; `name` goes into error messages and into the simulator's reports. The device must be entered. */
+int stitch__mem_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out, stitch_error **err);
+void stitch__mem_free(stitch__device *dev, CUdeviceptr ptr); /* 0 is ignored */
+
+/* A module loaded from an image. */
+typedef struct stitch__module {
+    stitch__device *dev;
+    CUmodule handle;
+    size_t kernel_count;
+    CUfunction *kernels; /* in the image's order; with the maximum of dynamic shared memory opted into */
+} stitch__module;
+
+int stitch__module_load(stitch__device *dev, const stitch_image *image, stitch__module *out, stitch_error **err);
+void stitch__module_unload(stitch__module *module);
+
+/* An image rebuilt from saved parts (a program file): checked, copied. `meta` is what stitch__image_meta() gave. */
+json_t *stitch__image_meta(const stitch_image *image);
+int stitch__image_restore(stitch_context *ctx, const void *data, size_t size, const json_t *meta, stitch_image **out, stitch_error **err);
+stitch_image *stitch__image_ref(stitch_image *image); /* counted; stitch_image_free() drops one */
+
+#endif
