@@ -99,9 +99,11 @@ typedef struct stitch_decision {
 
 #define STITCH_DECISION_INIT {sizeof(stitch_decision), 0, -1, -1, -1, {0}}
 
-/** Pure: the same history and policy give the same decision. policy NULL: the defaults. PLAN is the answer to an empty history only if
- *  `have_plan` is 0. @since 0.1.0 */
-STITCH_API int stitch_next(const stitch_attempt *attempts, size_t count, int have_plan, const stitch_policy *policy,
+/**
+ * Pure: the same history and policy give the same decision. `plans` is the number of plans made so far: with 0 the answer is
+ * PLAN; after a REPLAN the host makes a plan, calls again with one more, and gets DRAFT. policy NULL: the defaults. @since 0.1.0
+ */
+STITCH_API int stitch_next(const stitch_attempt *attempts, size_t count, int32_t plans, const stitch_policy *policy,
                            stitch_decision *out, stitch_error **err);
 
 /* ---- plan ------------------------------------------------------------------------------------------------------ */

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The stitch command line: options, output and what the commands share. It uses nothing but the public API.
+ */
+#ifndef STITCH_CLI_H
+#define STITCH_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <jansson.h>
+#include <stitch/stitch.h>
+
+/* Exit codes; `stitch --help` prints them. */
+enum {
+    EXIT_OK = 0,          /* done; for run and verify: the program is correct (and the target reached) */
+    EXIT_NOT_CORRECT = 1, /* no correct program, or the target was missed */
+    EXIT_USAGE = 2,       /* bad arguments or bad input files */
+    EXIT_ENVIRONMENT = 3, /* no device, missing library, device fault */
+    EXIT_MODEL = 4,       /* the model failed: endpoint, budget, recording */
+    EXIT_CANCELLED = 130, /* interrupted */
+};
+
+typedef struct cli_options {
+    const char *command;
+    /* every command */
+    const char *device, *cache_dir;
+    bool json, quiet, verbose;
+    /* inputs */
+    const char *task, *program, *reply, *source, *plan_file;
+    const char *arch, *out;
+    /* run */
+    const char *models[4]; /* by stitch_role */
+    const char *record;
+    const char *attempts_dir;
+    long attempts, candidates, plans, trials, iterations;
+    long long budget_tokens;
+    double budget_cost, target;
+    unsigned long long seed;
+} cli_options;
+
+typedef struct cli {
+    cli_options o;
+    stitch_context *ctx;
+    stitch_cancel *cancel;
+    bool terminal;       /* stderr is a terminal: live line */
+    bool line_open;      /* the live line has text */
+    int64_t started_ns;
+    /* what the live line shows */
+    int attempt, attempts;
+    char what[64];
+    size_t characters;   /* of the reply that is arriving */
+    int64_t tokens;
+    double best;
+} cli;
+
+/* options.c: 0, or an exit code with the message printed. Help and version are printed by it and give -1. */
+int cli_parse(cli_options *o, int argc, char **argv);
+
+/* ui.c */
+int64_t cli_now_ns(void);
+void cli_live(cli *c);                     /* redraws the live line */
+void cli_clear(cli *c);                    /* takes it away before other output */
+void cli_say(cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* a line for people, on stderr unless quiet */
+void cli_emit(cli *c, json_t *event);      /* --json: a line on stdout; takes the reference */
+int cli_fail(cli *c, const char *what, int status, stitch_error *err); /* prints, frees err, gives the exit code */
+void cli_on_token(size_t request, int reasoning, const char *text, size_t len, void *userdata);
+void cli_on_stage(int stage, int status, int64_t done, int64_t total, void *userdata);
+char *cli_read_file(const char *path); /* malloc; NULL with errno set */
+
+/* inputs.c: 0 or an exit code with the message printed */
+int cli_load_task(cli *c, stitch_task **task);
+int cli_load_program(cli *c, stitch_program **program);
+
+int cli_run(cli *c);
+int cli_verify(cli *c);
+int cli_compile(cli *c);
+int cli_doctor(cli *c);
+
+#endif

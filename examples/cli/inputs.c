@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tasks and programs that the command line names.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+int cli_load_task(cli *c, stitch_task **task)
+{
+    stitch_error *err = NULL;
+    int rc = stitch_task_load(c->ctx, c->o.task, task, &err);
+    return rc ? cli_fail(c, "task", rc, err) : 0;
+}
+
+static int no_file(cli *c, const char *path)
+{
+    cli_clear(c);
+    fprintf(stderr, "stitch: %s: %s\n", path, strerror(errno));
+    return EXIT_USAGE;
+}
+
+static int from_reply(cli *c, stitch_program **program)
+{
+    stitch_error *err = NULL;
+    stitch_candidate *candidate = NULL;
+    char *text = cli_read_file(c->o.reply);
+    if (!text)
+        return no_file(c, c->o.reply);
+    int rc = stitch_candidate_from_reply(c->ctx, text, &candidate, &err);
+    free(text);
+    if (rc)
+        return cli_fail(c, c->o.reply, rc, err);
+    /* The candidate owns its program: take a copy of our own through its two parts. */
+    stitch_program *p = stitch_candidate_program(candidate);
+    rc = stitch_program_parse(c->ctx, stitch_program_source(p), stitch_program_json(p), NULL, program, &err);
+    stitch_candidate_free(candidate);
+    return rc ? cli_fail(c, c->o.reply, rc, err) : 0;
+}
+
+static int from_parts(cli *c, stitch_program **program)
+{
+    stitch_error *err = NULL;
+    int rc;
+    char *source = cli_read_file(c->o.source);
+    if (!source)
+        return no_file(c, c->o.source);
+    char *plan = cli_read_file(c->o.plan_file);
+    if (!plan) {
+        free(source);
+        return no_file(c, c->o.plan_file);
+    }
+    rc = stitch_program_parse(c->ctx, source, plan, NULL, program, &err);
+    free(source);
+    free(plan);
+    return rc ? cli_fail(c, c->o.plan_file, rc, err) : 0;
+}
+
+int cli_load_program(cli *c, stitch_program **program)
+{
+    stitch_error *err = NULL;
+    if (c->o.reply)
+        return from_reply(c, program);
+    if (c->o.source)
+        return from_parts(c, program);
+    int rc = stitch_program_load(c->ctx, c->o.program, NULL, program, &err);
+    return rc ? cli_fail(c, c->o.program, rc, err) : 0;
+}

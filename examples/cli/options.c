@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arguments of the stitch command line, and its help.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const char help_main[] =
+    "usage: stitch COMMAND [OPTIONS]\n"
+    "\n"
+    "Has a language model write a whole GPU program for a task, proves it, times it, and improves it.\n"
+    "\n"
+    "Commands\n"
+    "  run       plan, code, verify, until the target or the budget is reached\n"
+    "  verify    check and time one program against a task\n"
+    "  compile   check and compile one program without a GPU; with -o, save it as one file\n"
+    "  doctor    what was found on this machine, and what is missing\n"
+    "  help COMMAND\n"
+    "\n"
+    "Options of every command\n"
+    "  --device D       auto (default: the first GPU, otherwise the simulator), cuda:N, sim:sm_90a, none\n"
+    "  --cache-dir DIR  compile cache (default: $STITCH_CACHE_DIR, else ~/.cache/stitch; \"\" for none)\n"
+    "  --json           machine-readable output on stdout; run prints one JSON object a line\n"
+    "  -q, --quiet      errors only\n"
+    "  -v, --verbose    what the library logs, too\n"
+    "  -h, --help, --version\n"
+    "\n"
+    "Exit codes\n"
+    "  0    done; for run and verify: the program is correct (and reached --target, if given)\n"
+    "  1    no correct program, or the target was missed\n"
+    "  2    bad arguments or bad input\n"
+    "  3    no device, a missing library, or a device fault\n"
+    "  4    the model failed: endpoint, credentials, budget, recording\n"
+    "  130  interrupted (Ctrl-C ends a run after the call in progress and reports what there is)\n";
+
+static const char help_run[] =
+    "usage: stitch run --task TASK.json --model MODEL [OPTIONS]\n"
+    "\n"
+    "  --task FILE        what to compute (docs/task-format.md)\n"
+    "  --model MODEL      who writes: https://HOST/v1#NAME (OpenAI-compatible; key in $STITCH_API_KEY or $OPENAI_API_KEY),\n"
+    "                     replay:FILE, replay-strict:FILE (recorded replies), relay:FOLDER (you or another program answers\n"
+    "                     files), record:FILE,MODEL\n"
+    "  --planner MODEL    another model for plans\n"
+    "  --record FILE      append every exchange to FILE\n"
+    "  -o, --out FILE     save the fastest correct program (default: TASK-NAME.stitch)\n"
+    "  --keep DIR         save every attempt: reply, program and report\n"
+    "  --attempts N       at most N programs (15)\n"
+    "  --plans N          at most N plans (3)\n"
+    "  --candidates N     ask for N programs at once, keep the best (1)\n"
+    "  --target X         stop at a speed-up of X\n"
+    "  --budget-tokens N, --budget-cost X\n"
+    "  --trials N, --iterations N, --seed N   as for verify\n"
+    "\n"
+    "Example: stitch run --task examples/tasks/gpt_block/task.json --model replay:examples/replies/gpt_block.jsonl\n";
+
+static const char help_verify[] =
+    "usage: stitch verify --task TASK.json (PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json) [OPTIONS]\n"
+    "\n"
+    "  --trials N       correctness trials with fresh inputs (5)\n"
+    "  --iterations N   timed runs of program and baseline, interleaved (100)\n"
+    "  --seed N         repeat a report's inputs\n"
+    "  -o, --out FILE   save the program with its compiled code\n";
+
+static const char help_compile[] =
+    "usage: stitch compile [--task TASK.json] (PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json) [OPTIONS]\n"
+    "\n"
+    "  --task FILE      validate against this task first (needed for programs that were not saved with an interface)\n"
+    "  --arch ARCH      sm_90a, sm_80, ... (default: the device's)\n"
+    "  -o, --out FILE   save the program with its compiled code\n";
+
+static const char help_doctor[] = "usage: stitch doctor [--json]\n\nPrints what was found, in which version, and what to do about what is missing.\n";
+
+enum {
+    OPT_DEVICE = 256, OPT_CACHE, OPT_JSON, OPT_VERSION, OPT_TASK, OPT_MODEL, OPT_PLANNER, OPT_RECORD, OPT_KEEP, OPT_ATTEMPTS, OPT_PLANS,
+    OPT_CANDIDATES, OPT_TARGET, OPT_TOKENS, OPT_COST, OPT_TRIALS, OPT_ITERATIONS, OPT_SEED, OPT_REPLY, OPT_SOURCE, OPT_PLAN, OPT_ARCH,
+};
+
+static const struct option long_options[] = {
+    {"device", required_argument, NULL, OPT_DEVICE},
+    {"cache-dir", required_argument, NULL, OPT_CACHE},
+    {"json", no_argument, NULL, OPT_JSON},
+    {"quiet", no_argument, NULL, 'q'},
+    {"verbose", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, OPT_VERSION},
+    {"task", required_argument, NULL, OPT_TASK},
+    {"model", required_argument, NULL, OPT_MODEL},
+    {"planner", required_argument, NULL, OPT_PLANNER},
+    {"record", required_argument, NULL, OPT_RECORD},
+    {"out", required_argument, NULL, 'o'},
+    {"keep", required_argument, NULL, OPT_KEEP},
+    {"attempts", required_argument, NULL, OPT_ATTEMPTS},
+    {"plans", required_argument, NULL, OPT_PLANS},
+    {"candidates", required_argument, NULL, OPT_CANDIDATES},
+    {"target", required_argument, NULL, OPT_TARGET},
+    {"budget-tokens", required_argument, NULL, OPT_TOKENS},
+    {"budget-cost", required_argument, NULL, OPT_COST},
+    {"trials", required_argument, NULL, OPT_TRIALS},
+    {"iterations", required_argument, NULL, OPT_ITERATIONS},
+    {"seed", required_argument, NULL, OPT_SEED},
+    {"reply", required_argument, NULL, OPT_REPLY},
+    {"source", required_argument, NULL, OPT_SOURCE},
+    {"plan", required_argument, NULL, OPT_PLAN},
+    {"arch", required_argument, NULL, OPT_ARCH},
+    {NULL, 0, NULL, 0},
+};
+
+static const char *help_of(const char *command)
+{
+    static const struct {
+        const char *name, *text;
+    } texts[] = {{"run", help_run}, {"verify", help_verify}, {"compile", help_compile}, {"doctor", help_doctor}};
+    for (size_t i = 0; command && i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (strcmp(texts[i].name, command) == 0)
+            return texts[i].text;
+    }
+    return NULL;
+}
+
+static bool take_long(const char *text, long long min, long long max, long long *out)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (errno || end == text || *end || v < min || v > max)
+        return false;
+    *out = v;
+    return true;
+}
+
+static bool take_double(const char *text, double *out)
+{
+    char *end;
+    errno = 0;
+    double v = strtod(text, &end);
+    if (errno || end == text || *end || !(v > 0) || v > 1e12)
+        return false;
+    *out = v;
+    return true;
+}
+
+static bool take_count(const char *text, long max, long *out)
+{
+    long long v;
+    if (!take_long(text, 1, max, &v))
+        return false;
+    *out = (long)v;
+    return true;
+}
+
+/* false: the value is bad */
+static bool apply(cli_options *o, int option, const char *value)
+{
+    long long v;
+    switch (option) {
+    case OPT_DEVICE: o->device = value; return true;
+    case OPT_CACHE: o->cache_dir = value; return true;
+    case OPT_JSON: o->json = true; return true;
+    case 'q': o->quiet = true; return true;
+    case 'v': o->verbose = true; return true;
+    case OPT_TASK: o->task = value; return true;
+    case OPT_MODEL: o->models[STITCH_ROLE_CODER] = value; return true;
+    case OPT_PLANNER: o->models[STITCH_ROLE_PLANNER] = value; return true;
+    case OPT_RECORD: o->record = value; return true;
+    case 'o': o->out = value; return true;
+    case OPT_KEEP: o->attempts_dir = value; return true;
+    case OPT_REPLY: o->reply = value; return true;
+    case OPT_SOURCE: o->source = value; return true;
+    case OPT_PLAN: o->plan_file = value; return true;
+    case OPT_ARCH: o->arch = value; return true;
+    case OPT_ATTEMPTS: return take_count(value, 10000, &o->attempts);
+    case OPT_PLANS: return take_count(value, 1000, &o->plans);
+    case OPT_CANDIDATES: return take_count(value, 64, &o->candidates);
+    case OPT_TRIALS: return take_count(value, 1000, &o->trials);
+    case OPT_ITERATIONS: return take_count(value, 100000, &o->iterations);
+    case OPT_TARGET: return take_double(value, &o->target);
+    case OPT_COST: return take_double(value, &o->budget_cost);
+    case OPT_TOKENS:
+        if (!take_long(value, 1, INT64_MAX, &v))
+            return false;
+        o->budget_tokens = v;
+        return true;
+    case OPT_SEED:
+        if (!take_long(value, 1, INT64_MAX, &v))
+            return false;
+        o->seed = (unsigned long long)v;
+        return true;
+    default: return false;
+    }
+}
+
+static int usage(const char *command, const char *what, const char *detail)
+{
+    fprintf(stderr, "stitch: %s%s%s\ntry: stitch %s%s--help\n", what, detail ? ": " : "", detail ? detail : "", command ? command : "",
+            command ? " " : "");
+    return EXIT_USAGE;
+}
+
+int cli_parse(cli_options *o, int argc, char **argv)
+{
+    int option, index = 0;
+
+    memset(o, 0, sizeof(*o));
+    if (argc < 2) {
+        fputs(help_main, stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("stitch %s\n", stitch_version_string());
+        return -1;
+    }
+    if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        const char *text = argc > 2 ? help_of(argv[2]) : help_main;
+        if (!text)
+            return usage(NULL, "no such command", argv[2]);
+        fputs(text, stdout);
+        return -1;
+    }
+    o->command = argv[1];
+    if (!help_of(o->command))
+        return usage(NULL, "no such command", o->command);
+    optind = 2;
+    while ((option = getopt_long(argc, argv, "o:qvh", long_options, &index)) != -1) {
+        if (option == 'h') {
+            fputs(help_of(o->command), stdout);
+            return -1;
+        }
+        if (option == OPT_VERSION) {
+            printf("stitch %s\n", stitch_version_string());
+            return -1;
+        }
+        if (option == '?')
+            return usage(o->command, "bad arguments", NULL);
+        if (!apply(o, option, optarg))
+            return usage(o->command, "not a valid value", optarg);
+    }
+    if (optind < argc && strcmp(o->command, "run") != 0 && strcmp(o->command, "doctor") != 0)
+        o->program = argv[optind++];
+    if (optind < argc)
+        return usage(o->command, "unexpected argument", argv[optind]);
+    if (strcmp(o->command, "run") == 0 && (!o->task || !o->models[STITCH_ROLE_CODER]))
+        return usage(o->command, "--task and --model are needed", NULL);
+    if (strcmp(o->command, "verify") == 0 && !o->task)
+        return usage(o->command, "--task is needed", NULL);
+    if (strcmp(o->command, "verify") == 0 || strcmp(o->command, "compile") == 0) {
+        int given = !!o->program + !!o->reply + (o->source || o->plan_file);
+        if (given != 1 || !o->source != !o->plan_file)
+            return usage(o->command, "give one of PROGRAM, --reply, or --source with --plan", NULL);
+    }
+    return 0;
+}

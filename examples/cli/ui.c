@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Output of the stitch command line: a live line on terminals, plain lines elsewhere, JSON on request.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cli.h"
+
+int64_t cli_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+void cli_clear(cli *c)
+{
+    if (c->line_open)
+        fputs("\r\033[K", stderr);
+    c->line_open = false;
+}
+
+void cli_live(cli *c)
+{
+    if (!c->terminal || c->o.quiet)
+        return;
+    fprintf(stderr, "\r\033[K");
+    if (c->attempt)
+        fprintf(stderr, "attempt %d/%d  ", c->attempt, c->attempts);
+    fprintf(stderr, "%s  %.1f s", c->what, (double)(cli_now_ns() - c->started_ns) / 1e9);
+    if (c->characters)
+        fprintf(stderr, "  %zu characters", c->characters);
+    if (c->tokens > 0)
+        fprintf(stderr, "  %.1fk tokens", (double)c->tokens / 1e3);
+    if (c->best > 0)
+        fprintf(stderr, "  best %.2fx", c->best);
+    fflush(stderr);
+    c->line_open = true;
+}
+
+void cli_say(cli *c, const char *fmt, ...)
+{
+    va_list ap;
+    if (c->o.quiet)
+        return;
+    cli_clear(c);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+void cli_emit(cli *c, json_t *event)
+{
+    if (c->o.json && event) {
+        json_dumpf(event, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+        fputc('\n', stdout);
+        fflush(stdout);
+    }
+    json_decref(event);
+}
+
+static int exit_code(int status)
+{
+    switch (status) {
+    case STITCH_E_CANCELLED: return EXIT_CANCELLED;
+    case STITCH_E_HTTP:
+    case STITCH_E_AUTH:
+    case STITCH_E_BUDGET:
+    case STITCH_E_REPLY:
+    case STITCH_E_REPLAY: return EXIT_MODEL;
+    case STITCH_E_INVALID:
+    case STITCH_E_FORMAT:
+    case STITCH_E_NOT_FOUND:
+    case STITCH_E_VALIDATE:
+    case STITCH_E_COMPILE:
+    case STITCH_E_LIMIT:
+    case STITCH_E_IO: return EXIT_USAGE;
+    default: return EXIT_ENVIRONMENT;
+    }
+}
+
+int cli_fail(cli *c, const char *what, int status, stitch_error *err)
+{
+    const char *message = err ? stitch_error_message(err) : stitch_status_text(status);
+    const char *details = err ? stitch_error_details(err) : "";
+
+    cli_clear(c);
+    fprintf(stderr, "stitch: %s: %s\n", what, message);
+    if (*details && !c->o.quiet)
+        fprintf(stderr, "%s%s", details, details[strlen(details) - 1] == '\n' ? "" : "\n");
+    if (c->o.json)
+        cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s}", "event", "error", "what", what, "status", stitch_status_name(status), "message",
+                              message, "details", details));
+    stitch_error_free(err);
+    return exit_code(status);
+}
+
+void cli_on_token(size_t request, int reasoning, const char *text, size_t len, void *userdata)
+{
+    cli *c = userdata;
+    (void)request, (void)reasoning, (void)text;
+    size_t before = c->characters / 256;
+    c->characters += len;
+    if (c->characters / 256 != before)
+        cli_live(c);
+}
+
+void cli_on_stage(int stage, int status, int64_t done, int64_t total, void *userdata)
+{
+    cli *c = userdata;
+    if (total > 0)
+        snprintf(c->what, sizeof(c->what), "%s %lld/%lld", stitch_stage_name(stage), (long long)done, (long long)total);
+    else
+        snprintf(c->what, sizeof(c->what), "%s", stitch_stage_name(stage));
+    c->characters = 0;
+    cli_live(c);
+    if (c->o.verbose && !c->terminal && status == STITCH_STAGE_NOT_RUN && done == 0)
+        cli_say(c, "  %s ...", stitch_stage_name(stage));
+}
+
+char *cli_read_file(const char *path)
+{
+    enum { LIMIT = 64 << 20 };
+    struct stat st;
+    FILE *f = fopen(path, "rb");
+    char *data = NULL;
+    if (f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= LIMIT && (data = malloc((size_t)st.st_size + 1))) {
+        size_t n = fread(data, 1, (size_t)st.st_size, f);
+        data[n] = 0;
+    } else if (!errno) {
+        errno = EINVAL;
+    }
+    if (f)
+        fclose(f);
+    return data;
+}
