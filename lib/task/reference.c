@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One interface to whatever computes a task's outputs: a callback of the host, a stitched program, recorded tensors.
+ */
+#include "task/task.h"
+
+struct stitch__oracle {
+    stitch_task *task;
+    const stitch__compute *what;
+    stitch__device *dev;
+    stitch_interface *iface; /* with the dtypes in which the outputs are written */
+    stitch_executor *executor;
+    stitch_bound_tensor *bound;
+    size_t bound_count;
+};
+
+static const char *describe(const stitch__oracle *o)
+{
+    return o->what->name ? o->what->name : "the reference";
+}
+
+static int open_program(stitch__oracle *o, const stitch_op *ops, size_t op_count, stitch_error **err)
+{
+    stitch_executor_options options = STITCH_EXECUTOR_OPTIONS_INIT;
+    int rc = stitch_program_validate(o->what->program, o->iface, o->dev->info.arch, err);
+
+    options.ops = ops;
+    options.op_count = op_count;
+    options.max_plans = 1;
+    if (!rc)
+        rc = stitch_executor_new(o->task->ctx, o->what->program, &options, &o->executor, err);
+    if (rc)
+        stitch__err_prefix(err, "program of %s: ", describe(o));
+    return rc;
+}
+
+/* Outputs of recorded tensors have the dtypes of the file; each must be there. */
+static int open_tensors(stitch__oracle *o, stitch_error **err)
+{
+    for (size_t i = 0; i < stitch_interface_tensor_count(o->iface); i++) {
+        stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
+        int rc = stitch_interface_tensor(o->iface, i, &info);
+        if (!rc && info.role == STITCH_TENSOR_OUTPUT)
+            rc = stitch__safetensors_match(o->what->tensors, &info, "output", true, NULL, err);
+        if (rc)
+            return rc;
+    }
+    return STITCH_OK;
+}
+
+int stitch__oracle_open(stitch_task *t, const stitch__compute *what, stitch__device *dev, const stitch_op *ops,
+                        size_t op_count, stitch__oracle **out, stitch_error **err)
+{
+    stitch__oracle *o = stitch__calloc(t->ctx, 1, sizeof(*o));
+    int rc;
+
+    *out = NULL;
+    if (!o)
+        return stitch__err_nomem(t->ctx, err);
+    o->task = t;
+    o->what = what;
+    o->dev = dev;
+    rc = stitch__task_interface(t, t->reduced, what->output_dtype, &o->iface, err);
+    if (rc)
+        goto out;
+    switch (what->kind) {
+    case STITCH__COMPUTE_FN: break;
+    case STITCH__COMPUTE_PROGRAM: rc = open_program(o, ops, op_count, err); break;
+    case STITCH__COMPUTE_TENSORS: rc = open_tensors(o, err); break;
+    default: rc = stitch__err(t->ctx, err, STITCH_E_STATE, "task %s has no reference", t->name); break;
+    }
+out:
+    if (rc)
+        stitch__oracle_close(o);
+    else
+        *out = o;
+    return rc;
+}
+
+int stitch__oracle_dtype(const stitch__oracle *o, size_t index)
+{
+    stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
+    const stitch__st_tensor *recorded;
+
+    if (stitch_interface_tensor(o->iface, index, &info))
+        return STITCH_DTYPE_NONE;
+    if (o->what->kind == STITCH__COMPUTE_TENSORS && info.role == STITCH_TENSOR_OUTPUT) {
+        recorded = stitch__safetensors_find(o->what->tensors, info.name);
+        return recorded ? recorded->dtype : STITCH_DTYPE_NONE;
+    }
+    return info.dtype;
+}
+
+int stitch__oracle_prepare(stitch__oracle *o, CUstream stream, const stitch_bound_tensor *tensors, size_t count,
+                           stitch_error **err)
+{
+    int rc = STITCH_OK;
+
+    if (count != stitch_interface_tensor_count(o->iface))
+        return stitch__err(o->task->ctx, err, STITCH_E_INTERNAL, "%s: bound %zu of %zu tensors", describe(o), count,
+                           stitch_interface_tensor_count(o->iface));
+    stitch_free(o->bound);
+    o->bound = stitch__calloc(o->task->ctx, count ? count : 1, sizeof(*o->bound));
+    if (!o->bound)
+        return stitch__err_nomem(o->task->ctx, err);
+    o->bound_count = count;
+    for (size_t i = 0; !rc && i < count; i++) {
+        o->bound[i].ptr = tensors[i].ptr;
+        o->bound[i].info.struct_size = sizeof(o->bound[i].info);
+        rc = stitch_interface_tensor(o->iface, i, &o->bound[i].info);
+        if (!rc && o->what->kind == STITCH__COMPUTE_PROGRAM)
+            rc = stitch_executor_bind(o->executor, i, tensors[i].ptr, o->bound[i].info.bytes, err);
+    }
+    if (!rc && o->what->kind == STITCH__COMPUTE_PROGRAM)
+        rc = stitch_executor_prepare(o->executor, (stitch_stream)stream, err);
+    if (rc)
+        stitch__err_prefix(err, "preparing %s: ", describe(o));
+    return rc;
+}
+
+static int run_fn(stitch__oracle *o, CUstream stream, stitch_error **err)
+{
+    int rc = o->what->fn((stitch_stream)stream, o->bound, o->bound_count, o->what->userdata);
+    if (rc == 0)
+        return STITCH_OK;
+    /* A status of ours keeps its meaning; anything else is no status. */
+    if (rc > 0 || strcmp(stitch_status_name(rc), "STITCH_E_UNKNOWN") == 0)
+        return stitch__err_native(o->task->ctx, err, STITCH_E_STATE, STITCH_DOMAIN_TASK, rc, "the callback of %s returned %d",
+                                  describe(o), rc);
+    return stitch__err(o->task->ctx, err, rc, "the callback of %s failed: %s", describe(o), stitch_status_text(rc));
+}
+
+static int run_tensors(stitch__oracle *o, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; !rc && i < o->bound_count; i++) {
+        const stitch__st_tensor *t;
+        if (o->bound[i].info.role != STITCH_TENSOR_OUTPUT)
+            continue;
+        t = stitch__safetensors_find(o->what->tensors, o->bound[i].info.name);
+        if (!t)
+            return stitch__err(o->task->ctx, err, STITCH_E_NOT_FOUND, "output %s is not recorded", o->bound[i].info.name);
+        rc = stitch__upload(o->dev, o->what->tensors, t, o->bound[i].ptr, err);
+    }
+    return rc;
+}
+
+int stitch__oracle_run(stitch__oracle *o, CUstream stream, stitch_error **err)
+{
+    int rc;
+    if (!o->bound)
+        return stitch__err(o->task->ctx, err, STITCH_E_INTERNAL, "%s is run before its tensors are bound", describe(o));
+    switch (o->what->kind) {
+    case STITCH__COMPUTE_FN: return run_fn(o, stream, err);
+    case STITCH__COMPUTE_PROGRAM:
+        rc = stitch_executor_run(o->executor, (stitch_stream)stream, err);
+        if (rc)
+            stitch__err_prefix(err, "running %s: ", describe(o));
+        return rc;
+    default: return run_tensors(o, err);
+    }
+}
+
+void stitch__oracle_close(stitch__oracle *o)
+{
+    if (!o)
+        return;
+    stitch_executor_free(o->executor);
+    stitch_interface_free(o->iface);
+    stitch_free(o->bound);
+    stitch_free(o);
+}
