@@ -176,7 +176,7 @@ int stitch_code(stitch_context *ctx, stitch_task *task, const stitch_code_option
     stitch_code_options o = STITCH_CODE_OPTIONS_INIT;
     code_texts t = {0};
     char *prompt = NULL, fingerprint[65];
-    const char *prompt_name, *label;
+    const char *prompt_name = NULL, *label = NULL;
     stitch__answer *answers = NULL;
     draft *drafts = NULL;
     int rc;
