@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Make arith_sfu_tables.h: the coefficients of the special function unit.
+
+    gen_sfu_tables.py > arith_sfu_tables.h                        fit them to the functions
+    gen_sfu_tables.py --samples sfu_samples.bin > ...             solve for the hardware's from its own results
+
+Fitted coefficients keep each function within the error that stitch__arith_sfu_accuracy states. Solved ones are the hardware's:
+each output y of the unit says y <= (C0 2^s0 + C1 x + C2 2^s2 sq(x) + bias) / 2^shift < y + 1, and some hundred outputs of one
+table entry leave a single integer triple. tests/gpu/record_sfu.cu records the outputs on a GPU.
+"""
+import argparse
+import itertools
+import math
+import sys
+
+import numpy as np
+
+
+def square(x):
+    """The truncated square of the unit, of 17-bit numbers."""
+    total = np.zeros_like(x)
+    for i in range(17):
+        total += np.where(x >> i & 1, x >> (18 - i), 0)
+    return total >> 1
+
+
+class Function:
+    def __init__(self, name, entries, bits, s0, s2, bias, shift, value, sq_shift=0):
+        self.name, self.entries, self.bits = name, entries, bits
+        self.s0, self.s2, self.bias, self.shift, self.value, self.sq_shift = s0, s2, bias, shift, value, sq_shift
+
+    def basis(self, x):
+        return x, square(x << self.sq_shift) << self.s2
+
+
+# value(entry, x) is the unit's exact target, scaled so that the output is its integer part after `shift`.
+def fraction(entry, x, bits):
+    return (np.float64(entry) * 2.0 ** bits + x) / 2.0 ** 23
+
+
+def rsqrt_value(entry, x):
+    w = entry * 2.0 ** 17 + x
+    v = np.where(w < 2 ** 23, 1 + w / 2.0 ** 23, 2 * (1 + (w - 2.0 ** 23) / 2.0 ** 23))
+    return 2.0 ** 40 / np.sqrt(v)
+
+
+FUNCTIONS = [
+    Function("rcp", 128, 16, 13, 0, 0x47E7, 15, lambda i, x: 2.0 ** 39 / (1 + fraction(i, x, 16)), 1),
+    Function("rsqrt", 128, 17, 14, 2, 0x7FFF, 16, rsqrt_value),
+    Function("sin", 64, 17, 11, 0, 0, 14, lambda i, x: 2.0 ** 37 * np.sin(math.pi / 2 * fraction(i, x, 17))),
+    Function("ex2", 64, 17, 13, 0, 0x77E2, 15, lambda i, x: 2.0 ** 38 * np.exp2(fraction(i, x, 17))),
+    Function("lg2", 64, 17, 12, 1, 0x3345, 2, lambda i, x: 2.0 ** 38 * np.log2(1 + fraction(i, x, 17))),
+]
+
+
+def fit(f, entry):
+    """Integer coefficients whose result, before truncation, is nearest the function in the largest error."""
+    n = 1 << f.bits
+    x = np.unique(np.clip(np.round(n / 2 - n / 2 * np.cos(np.pi * np.arange(257) / 256)), 0, n - 1)).astype(np.int64)
+    b1, b2 = (b.astype(np.float64) for b in f.basis(x))
+    half = 0 if f.name in ("sin", "lg2") else 2.0 ** (f.shift - 1)
+    target = f.value(entry, x) + half - f.bias
+    scale = np.array([2.0 ** f.s0, n, n * n / 2.0 ** 19])
+    a = np.stack([np.full(len(x), 2.0 ** f.s0), b1, b2], axis=1)
+    # Chebyshev nodes: least squares is within a small factor of minimax.
+    start = np.linalg.lstsq(a / scale, target, rcond=None)[0] / scale
+    best = None
+    for c2 in range(math.floor(start[2]), math.floor(start[2]) + 2):
+        rest = target - c2 * b2
+        line = np.linalg.lstsq(a[:, :2] / scale[:2], rest, rcond=None)[0] / scale[:2]
+        for c1 in range(math.floor(line[1]) - 1, math.floor(line[1]) + 3):
+            left = rest - c1 * b1
+            middle = (left.max() + left.min()) / 2 / 2.0 ** f.s0
+            for c0 in (math.floor(middle), math.floor(middle) + 1):
+                if entry == 0 and f.name == "sin":
+                    c0 = 0  # sin(0) is zero, and small results need the relative error
+                elif entry == 0 and f.name == "ex2":
+                    c0 = 1 << 25
+                error = np.abs(c0 * 2.0 ** f.s0 - left)
+                if f.name in ("sin", "lg2") and entry == 0:
+                    error = error * n / (x + n / 16)
+                error = error.max()
+                if best is None or error < best[0]:
+                    best = (error, (c0, c1, c2))
+    return best[1]
+
+
+def solve(f, entry, x, y):
+    """All integer triples that give the outputs y at x: start from the fit, walk to feasibility, then look around it."""
+    b1, b2 = f.basis(x)
+    low = (y << f.shift) - f.bias
+    high = low + (1 << f.shift) - 1
+
+    def violation(c):
+        v = (c[0] << f.s0) + c[1] * b1 + c[2] * b2
+        return int(np.maximum(low - v, 0).sum() + np.maximum(v - high, 0).sum())
+
+    # Least squares on the middle of the intervals gives a start within a few units.
+    a = np.stack([np.full(len(x), 2.0 ** f.s0), b1, b2], axis=1).astype(np.float64)
+    scale = np.abs(a).max(axis=0)
+    middle = (low + high) / 2.0
+    start = np.linalg.lstsq(a / scale, middle, rcond=None)[0] / scale
+    found = []
+    for c2 in range(round(start[2]) - 4, round(start[2]) + 5):
+        line = np.linalg.lstsq(a[:, :2] / scale[:2], middle - c2 * b2, rcond=None)[0] / scale[:2]
+        for c1 in range(round(line[1]) - 6, round(line[1]) + 7):
+            # c0 is then an interval
+            lo = (low - c1 * b1 - c2 * b2).max()
+            hi = (high - c1 * b1 - c2 * b2).min()
+            for c0 in range(-(-int(lo) >> f.s0) if False else -((-int(lo)) >> f.s0), (int(hi) >> f.s0) + 1):
+                assert violation((c0, c1, c2)) == 0
+                found.append((c0, c1, c2))
+    return found
+
+
+def read_samples(path):
+    """Text header line 'SFU1', then per function: name, entries, samples (text line), then int32 x and int32 y arrays."""
+    with open(path, "rb") as file:
+        if file.readline() != b"SFU1\n":
+            sys.exit(f"{path}: not a recording of the special function unit")
+        out = {}
+        while True:
+            line = file.readline().split()
+            if not line:
+                return out
+            name, entries, count = line[0].decode(), int(line[1]), int(line[2])
+            data = np.frombuffer(file.read(8 * entries * count), dtype="<i4").reshape(entries, 2, count)
+            out[name] = data.astype(np.int64)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples")
+    args = parser.parse_args()
+    samples = read_samples(args.samples) if args.samples else {}
+    how = "solved from outputs recorded on the hardware" if samples else "fitted to the functions"
+    print("/* SPDX-License-Identifier: MIT")
+    print(" *")
+    print(f" * Made by gen_sfu_tables.py; do not edit. Coefficients {how}.")
+    print(" */")
+    print("#ifndef STITCH_SIM_ARITH_SFU_TABLES_H\n#define STITCH_SIM_ARITH_SFU_TABLES_H\n\n#include <stdint.h>\n")
+    print(f"/* 1: the hardware's own coefficients. */\n#define SFU_TABLES_EXACT {int(bool(samples))}\n")
+    for f in FUNCTIONS:
+        rows = []
+        for entry in range(f.entries):
+            if samples:
+                x, y = samples[f.name][entry]
+                found = solve(f, entry, x, y)
+                if len(found) != 1:
+                    sys.exit(f"{f.name}[{entry}]: {len(found)} solutions: {found[:8]}")
+                rows.append(found[0])
+            else:
+                rows.append(fit(f, entry))
+        for k in range(3):
+            print(f"static const int32_t sfu_{f.name}_c{k}[{f.entries}] = {{")
+            values = [str(r[k]) for r in rows]
+            line = "   "
+            for v in values:
+                if len(line) + len(v) + 2 > 120:
+                    print(line)
+                    line = "   "
+                line += f" {v},"
+            print(line + "\n};")
+        print()
+    print("#endif")
+
+
+if __name__ == "__main__":
+    main()
