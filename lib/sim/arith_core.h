@@ -16,59 +16,62 @@
 #include <math.h>
 #include <string.h>
 
+/* Always inlined: a call in a loop over lanes would keep it scalar. */
+#define INLINE static inline __attribute__((always_inline))
+
 #define NAN16  0x7fffu
 #define NAN32  0x7fffffffu
 #define NAN64  0xfff8000000000000u
 #define SIGN32 0x80000000u
 #define INF32  0x7f800000u
 
-static inline float as_f32(uint32_t x)
+INLINE float as_f32(uint32_t x)
 {
     float f;
     memcpy(&f, &x, 4);
     return f;
 }
 
-static inline uint32_t as_u32(float f)
+INLINE uint32_t as_u32(float f)
 {
     uint32_t x;
     memcpy(&x, &f, 4);
     return x;
 }
 
-static inline double as_f64(uint64_t x)
+INLINE double as_f64(uint64_t x)
 {
     double f;
     memcpy(&f, &x, 8);
     return f;
 }
 
-static inline uint64_t as_u64(double f)
+INLINE uint64_t as_u64(double f)
 {
     uint64_t x;
     memcpy(&x, &f, 8);
     return x;
 }
 
-static inline bool is_nan32(uint32_t x)
+INLINE bool is_nan32(uint32_t x)
 {
     return (int32_t)(x & ~SIGN32) > (int32_t)INF32;
 }
 
-static inline bool is_nan64(uint64_t x)
+INLINE bool is_nan64(uint64_t x)
 {
     return (int64_t)(x & ~(1ull << 63)) > (int64_t)0x7ff0000000000000;
 }
 
 /* ---- rounding -------------------------------------------------------------------------------------------------- */
 
-static inline uint32_t flush32(uint32_t x)
+INLINE uint32_t flush32(uint32_t x)
 {
     return x & INF32 ? x : x & SIGN32;
 }
 
 /* [0, 1], NaN to +0. */
-static inline uint32_t saturate32(uint32_t x)
+INLINE uint32_t saturate32(uint32_t x)
 {
     int32_t v = (int32_t)x;
     v = v > (int32_t)INF32 || v < 0 ? 0 : v;
@@ -76,7 +79,7 @@ static inline uint32_t saturate32(uint32_t x)
 }
 
 /* What every f32 instruction does to its result. */
-static inline uint32_t finish32(uint32_t x, bool ftz, bool sat)
+INLINE uint32_t finish32(uint32_t x, bool ftz, bool sat)
 {
     if (ftz)
         x = flush32(x);
@@ -86,7 +89,7 @@ static inline uint32_t finish32(uint32_t x, bool ftz, bool sat)
 }
 
 /* The exact value s + err, |err| below half a unit in the last place of s, in f32. A NaN in err means zero. */
-static inline uint32_t round32(double s, double err, stitch__round mode)
+INLINE uint32_t round32(double s, double err, stitch__round mode)
 {
     float f = (float)s;
     uint32_t u = as_u32(f);
@@ -102,27 +105,28 @@ static inline uint32_t round32(double s, double err, stitch__round mode)
 }
 
 /* The same rounded to odd: truncated, and the last bit set when inexact. */
-static inline uint32_t odd32(double s, double err)
+INLINE uint32_t odd32(double s, double err)
 {
     float f = (float)s;
     uint32_t u = as_u32(f);
     double diff = s - (double)f;
     diff = diff == 0 ? err : diff;
-    bool away = u >> 31 ? diff < 0 : diff > 0;
-    bool inexact = diff > 0 || diff < 0;
-    return inexact && !(u & 1) ? (away ? u + 1 : u - 1) : u;
+    /* Written with integers: GCC does not vectorise the same in bool. */
+    int32_t step = (diff > 0 ? 1 : 0) - (diff < 0 ? 1 : 0);
+    step = u & SIGN32 ? -step : step;
+    return u + (uint32_t)(u & 1 ? 0 : step);
 }
 
 /* s + err (err as from TwoSum) as a double rounded to odd: the f32 nearest to it is the f32 nearest to the sum. */
-static inline double odd64(double s, double err)
+INLINE double odd64(double s, double err)
 {
     uint64_t u = as_u64(s);
-    bool inexact = err > 0 || err < 0;
-    bool away = u >> 63 ? err < 0 : err > 0;
-    return as_f64(inexact && !(u & 1) ? (away ? u + 1 : u - 1) : u);
+    int64_t step = (err > 0 ? 1 : 0) - (err < 0 ? 1 : 0);
+    step = (int64_t)u < 0 ? -step : step;
+    return as_f64(u + (uint64_t)(u & 1 ? 0 : step));
 }
 
-static inline double two_sum_error(double a, double b, double s)
+INLINE double two_sum_error(double a, double b, double s)
 {
     double bb = s - a;
     return (a - (s - bb)) + (b - bb);
@@ -130,7 +134,7 @@ static inline double two_sum_error(double a, double b, double s)
 
 /* ---- f32 ------------------------------------------------------------------------------------------------------- */
 
-static inline uint32_t add32(uint32_t a, uint32_t b, stitch__round mode)
+INLINE uint32_t add32(uint32_t a, uint32_t b, stitch__round mode)
 {
     if (mode == STITCH__RN)
         return as_u32(as_f32(a) + as_f32(b));
@@ -140,14 +144,14 @@ static inline uint32_t add32(uint32_t a, uint32_t b, stitch__round mode)
     return mode == STITCH__RM && s == 0 ? (a | b) & SIGN32 : u;
 }
 
-static inline uint32_t mul32(uint32_t a, uint32_t b, stitch__round mode)
+INLINE uint32_t mul32(uint32_t a, uint32_t b, stitch__round mode)
 {
     if (mode == STITCH__RN)
         return as_u32(as_f32(a) * as_f32(b));
     return round32((double)as_f32(a) * (double)as_f32(b), 0, mode);
 }
 
-static inline uint32_t fma32(uint32_t a, uint32_t b, uint32_t c, stitch__round mode)
+INLINE uint32_t fma32(uint32_t a, uint32_t b, uint32_t c, stitch__round mode)
 {
 #ifdef __FMA__
     if (mode == STITCH__RN)
@@ -161,14 +165,14 @@ static inline uint32_t fma32(uint32_t a, uint32_t b, uint32_t c, stitch__round m
     return mode == STITCH__RM && s == 0 ? ((a ^ b) | c) & SIGN32 : u;
 }
 
-static inline uint32_t div32(uint32_t a, uint32_t b, stitch__round mode)
+INLINE uint32_t div32(uint32_t a, uint32_t b, stitch__round mode)
 {
     if (mode == STITCH__RN)
         return as_u32(as_f32(a) / as_f32(b));
     return round32((double)as_f32(a) / (double)as_f32(b), 0, mode);
 }
 
-static inline uint32_t sqrt32(uint32_t a, stitch__round mode)
+INLINE uint32_t sqrt32(uint32_t a, stitch__round mode)
 {
     if (mode == STITCH__RN)
         return as_u32(__builtin_sqrtf(as_f32(a)));
@@ -177,12 +181,12 @@ static inline uint32_t sqrt32(uint32_t a, stitch__round mode)
 
 /* The smaller (sign 0) or larger (sign 1 << 31) of two non-NaN f32: -0 is below +0. As integers: negative numbers are
  * mirrored so that the order of the bits is the order of the values. */
-static inline int32_t order32(uint32_t x)
+INLINE int32_t order32(uint32_t x)
 {
     return (int32_t)(x ^ ((uint32_t)((int32_t)x >> 31) >> 1));
 }
 
-static inline uint32_t minmax32(uint32_t a, uint32_t b, bool max, bool nan, bool xorsign)
+INLINE uint32_t minmax32(uint32_t a, uint32_t b, bool max, bool nan, bool xorsign)
 {
     uint32_t sign = xorsign ? (a ^ b) & SIGN32 : 0;
     if (xorsign) {
@@ -199,12 +203,12 @@ static inline uint32_t minmax32(uint32_t a, uint32_t b, bool max, bool nan, bool
 
 /* ---- f16 and bf16 ---------------------------------------------------------------------------------------------- */
 
-static inline uint32_t flush16(uint32_t h)
+INLINE uint32_t flush16(uint32_t h)
 {
     return h & 0x7c00 ? h : h & 0x8000;
 }
 
-static inline uint32_t widen_f16(uint32_t h)
+INLINE uint32_t widen_f16(uint32_t h)
 {
     uint32_t m = h & 0x7fff;
     /* Exact for subnormals too: the bits as a (tiny) f32, times the ratio of the two biases. */
@@ -213,13 +217,13 @@ static inline uint32_t widen_f16(uint32_t h)
     return v | (h & 0x8000) << 16;
 }
 
-static inline uint32_t widen_bf16(uint32_t h)
+INLINE uint32_t widen_bf16(uint32_t h)
 {
     return h << 16;
 }
 
 /* Adds the rounding increment to q = sig >> shift. */
-static inline uint32_t round_bits(uint32_t q, uint32_t rest, uint32_t half, bool negative, stitch__round mode)
+INLINE uint32_t round_bits(uint32_t q, uint32_t rest, uint32_t half, bool negative, stitch__round mode)
 {
     if (mode == STITCH__RZ)
         return q;
@@ -232,7 +236,7 @@ static inline uint32_t round_bits(uint32_t q, uint32_t rest, uint32_t half, bool
     return q + (uint32_t)(rest > half || (rest == half && (q & 1)));
 }
 
-static inline uint32_t narrow_f16(uint32_t x, stitch__round mode)
+INLINE uint32_t narrow_f16(uint32_t x, stitch__round mode)
 {
     uint32_t a = x & ~SIGN32, e = a >> 23;
     bool negative = x >> 31;
@@ -246,40 +250,40 @@ static inline uint32_t narrow_f16(uint32_t x, stitch__round mode)
     return (int32_t)a > (int32_t)INF32 ? NAN16 : q;
 }
 
-static inline uint32_t narrow_bf16(uint32_t x, stitch__round mode)
+INLINE uint32_t narrow_bf16(uint32_t x, stitch__round mode)
 {
     uint32_t q = round_bits(x >> 16, x & 0xffff, 0x8000, x >> 31, mode);
     return is_nan32(x) ? NAN16 : q;
 }
 
 /* Sum, product and fused sum as an f32 from which one more rounding gives the result. */
-static inline uint32_t half_fma(uint32_t a, uint32_t b, uint32_t c, bool bf)
+INLINE uint32_t half_fma(uint32_t a, uint32_t b, uint32_t c, bool bf)
 {
     if (!bf) { /* products of f16 are exact in f32 */
         float p = as_f32(a) * as_f32(b), z = as_f32(c), s = p + z;
         float bb = s - p, err = (p - (s - bb)) + (z - bb);
         uint32_t u = as_u32(s);
-        bool inexact = err > 0 || err < 0;
-        bool away = u >> 31 ? err < 0 : err > 0;
-        return inexact && !(u & 1) ? (away ? u + 1 : u - 1) : u;
+        int32_t step = (err > 0 ? 1 : 0) - (err < 0 ? 1 : 0);
+        step = u & SIGN32 ? -step : step;
+        return u + (uint32_t)(u & 1 ? 0 : step);
     }
     double p = (double)as_f32(a) * (double)as_f32(b), z = as_f32(c), s = p + z;
     return odd32(s, two_sum_error(p, z, s));
 }
 
-static inline uint32_t half_mul(uint32_t a, uint32_t b, bool bf)
+INLINE uint32_t half_mul(uint32_t a, uint32_t b, bool bf)
 {
     if (!bf)
         return as_u32(as_f32(a) * as_f32(b));
     return odd32((double)as_f32(a) * (double)as_f32(b), 0);
 }
 
-static inline uint32_t widen_half(uint32_t h, bool bf)
+INLINE uint32_t widen_half(uint32_t h, bool bf)
 {
     return bf ? widen_bf16(h & 0xffff) : widen_f16(h & 0xffff);
 }
 
-static inline uint32_t narrow_half(uint32_t x, bool bf, bool ftz, bool sat, bool relu)
+INLINE uint32_t narrow_half(uint32_t x, bool bf, bool ftz, bool sat, bool relu)
 {
     uint32_t h = bf ? narrow_bf16(x, STITCH__RN) : narrow_f16(x, STITCH__RN);
     if (ftz)
@@ -294,27 +298,20 @@ static inline uint32_t narrow_half(uint32_t x, bool bf, bool ftz, bool sat, bool
     return h;
 }
 
-static inline uint32_t half_minmax(uint32_t a, uint32_t b, bool bf, bool max, bool nan, bool xorsign)
-{
-    /* Both types keep their order when moved to the top half of a word; their NaNs become f32 NaNs once widened. */
-    uint32_t r = minmax32(widen_half(a, bf), widen_half(b, bf), max, nan, xorsign);
-    return bf ? narrow_bf16(r, STITCH__RZ) : narrow_f16(r, STITCH__RZ);
-}
-
 /* ---- f64 ------------------------------------------------------------------------------------------------------- */
 
-static inline uint64_t finish64(uint64_t x)
+INLINE uint64_t finish64(uint64_t x)
 {
     return is_nan64(x) ? NAN64 : x;
 }
 
-static inline int64_t order64(uint64_t x)
+INLINE int64_t order64(uint64_t x)
 {
     return (int64_t)(x ^ ((uint64_t)((int64_t)x >> 63) >> 1));
 }
 
 /* Two NaNs give the second, quieted: that is what the instruction sequence for sm_90 does (a compare and a select). */
-static inline uint64_t minmax64(uint64_t a, uint64_t b, bool max)
+INLINE uint64_t minmax64(uint64_t a, uint64_t b, bool max)
 {
     bool na = is_nan64(a), nb = is_nan64(b);
     bool first = max ? order64(a) > order64(b) : order64(a) < order64(b);

@@ -107,10 +107,41 @@ F32_PAIR(div_full, div_approx(A, B, 0, 1), div_approx(A, B, 1, 1))
 F32_PAIR(rcp_approx, rcp_approx(A, 0), rcp_approx(A, 1))
 F32_PAIR(sqrt_approx, sqrt_approx(A, 0), sqrt_approx(A, 1))
 F32_PAIR(rsqrt_approx, rsqrt_approx(A, 0), rsqrt_approx(A, 1))
-F32_PAIR(ex2_approx, ex2_approx(A, 0), ex2_approx(A, 1))
+LANES(f32_ex2_approx_ftz, uint32_t, uint32_t, sfu_ex2(A))
+
+INLINE void ex2_lanes(uint32_t *d, const uint32_t *a)
+{
+    uint32_t in[STITCH__LANES], out[STITCH__LANES];
+    EACH_LANE in[i] = ex2_before(a[i]);
+    EACH_LANE out[i] = sfu_ex2(in[i]);
+    EACH_LANE d[i] = ex2_after(a[i], out[i]);
+}
+
+INLINE void sincos_lanes(uint32_t *d, const uint32_t *a, bool cosine)
+{
+    uint32_t turns[STITCH__LANES], angle[STITCH__LANES];
+    double p[STITCH__LANES];
+    EACH_LANE turns[i] = sincos_before(a[i]);
+    EACH_LANE angle[i] = sfu_angle(turns[i], cosine);
+    EACH_LANE p[i] = sfu_sine(angle[i]);
+    EACH_LANE d[i] = sfu_sine_float(turns[i], angle[i], p[i], cosine);
+}
+
+static void f32_ex2_approx(void *d, const void *a, const void *b, const void *c)
+{
+    ex2_lanes(d, a);
+}
+
+static void f32_sin_approx(void *d, const void *a, const void *b, const void *c)
+{
+    sincos_lanes(d, a, false);
+}
+
+static void f32_cos_approx(void *d, const void *a, const void *b, const void *c)
+{
+    sincos_lanes(d, a, true);
+}
 F32_PAIR(lg2_approx, lg2_approx(A, 0), lg2_approx(A, 1))
-LANES(f32_sin_approx, uint32_t, uint32_t, sincos_approx(A, 0))
-LANES(f32_cos_approx, uint32_t, uint32_t, sincos_approx(A, 1))
 LANES(f32_tanh_approx, uint32_t, uint32_t, sfu_tanh(A))
 F32_PAIR(neg, finish32(A ^ SIGN32, 0, 0), finish32(A ^ SIGN32, 1, 0))
 F32_PAIR(abs, finish32(A & ~SIGN32, 0, 0), finish32(A & ~SIGN32, 1, 0))
@@ -134,12 +165,8 @@ static const stitch__lanes_fn f32_plain[STITCH__FOP_COUNT][2] = {
 
 /* ---- min and max: indexed by max + 2 ftz + 4 NaN + 8 xorsign --------------------------------------------------- */
 
-#define F32_MM(m, z, n, x)   finish32(minmax32(F32_IN(A, z), F32_IN(B, z), m, n, x), z, 0)
-#define H_MM(bf, m, z, n, x) half_minmax(H_IN(A, z), H_IN(B, z), bf, m, n, x)
-#define X2_MM(bf, m, z, n, x)                                                                                          \
-    (half_minmax(H_IN(A & 0xffff, z), H_IN(B & 0xffff, z), bf, m, n, x) |                                              \
-     half_minmax(H_IN(A >> 16, z), H_IN(B >> 16, z), bf, m, n, x) << 16)
-#define H_IN(x, z) ((z) ? flush16((x)&0xffff) : (x)&0xffff)
+#define F32_MM(m, z, n, x) finish32(minmax32(F32_IN(A, z), F32_IN(B, z), m, n, x), z, 0)
+#define H_IN(x, z)         ((z) ? flush16((x)&0xffff) : (x)&0xffff)
 #define MM_SET(prefix, E)                                                                                              \
     LANES(prefix##0, uint32_t, uint32_t, E(0, 0, 0, 0))                                                                \
     LANES(prefix##1, uint32_t, uint32_t, E(1, 0, 0, 0))                                                                \
@@ -161,38 +188,95 @@ static const stitch__lanes_fn f32_plain[STITCH__FOP_COUNT][2] = {
     {                                                                                                                  \
         p##0, p##1, p##2, p##3, p##4, p##5, p##6, p##7, p##8, p##9, p##10, p##11, p##12, p##13, p##14, p##15           \
     }
-#define F16_MM(m, z, n, x)    H_MM(0, m, z, n, x)
-#define BF16_MM(m, z, n, x)   H_MM(1, m, z, n, x)
-#define F16X2_MM(m, z, n, x)  X2_MM(0, m, z, n, x)
-#define BF16X2_MM(m, z, n, x) X2_MM(1, m, z, n, x)
 MM_SET(f32_mm, F32_MM)
-MM_SET(f16_mm, F16_MM)
-MM_SET(bf16_mm, BF16_MM)
-MM_SET(f16x2_mm, F16X2_MM)
-MM_SET(bf16x2_mm, BF16X2_MM)
-static const stitch__lanes_fn f32_mm[16] = MM_ROW(f32_mm), f16_mm[16] = MM_ROW(f16_mm), bf16_mm[16] = MM_ROW(bf16_mm),
-                              f16x2_mm[16] = MM_ROW(f16x2_mm), bf16x2_mm[16] = MM_ROW(bf16x2_mm);
-
+static const stitch__lanes_fn f32_mm[16] = MM_ROW(f32_mm);
 /* ---- f16, bf16 and their pairs --------------------------------------------------------------------------------- */
 
-#define H_ADD(a, b, c, bf)     as_u32(as_f32(widen_half(a, bf)) + as_f32(widen_half(b, bf)))
-#define H_SUB(a, b, c, bf)     as_u32(as_f32(widen_half(a, bf)) - as_f32(widen_half(b, bf)))
-#define H_MUL(a, b, c, bf)     half_mul(widen_half(a, bf), widen_half(b, bf), bf)
-#define H_FMA(a, b, c, bf)     half_fma(widen_half(a, bf), widen_half(b, bf), widen_half(c, bf), bf)
-#define H_NEG(a, b, c, bf)     (widen_half(a, bf) ^ SIGN32)
-#define H_ABS(a, b, c, bf)     (widen_half(a, bf) & ~SIGN32)
-#define H_EX2(a, b, c, bf)     ex2_approx(widen_half(a, bf), bf)
-#define H_TANH(a, b, c, bf)    sfu_tanh(widen_half(a, bf))
-#define H_ONE(op, bf, z, s, r) narrow_half(op(H_IN(A, z), H_IN(B, z), H_IN(C, z), bf), bf, z, s, r)
-#define H_TWO(op, bf, z, s, r)                                                                                         \
-    (narrow_half(op(H_IN(A, z), H_IN(B, z), H_IN(C, z), bf), bf, z, s, r) |                                            \
-     narrow_half(op(H_IN(A >> 16, z), H_IN(B >> 16, z), H_IN(C >> 16, z), bf), bf, z, s, r) << 16)
+#define H_ADD(a, b, c, bf)  as_u32(as_f32(a) + as_f32(b))
+#define H_SUB(a, b, c, bf)  as_u32(as_f32(a) - as_f32(b))
+#define H_MUL(a, b, c, bf)  half_mul(a, b, bf)
+#define H_FMA(a, b, c, bf)  half_fma(a, b, c, bf)
+#define H_NEG(a, b, c, bf)  ((a) ^ SIGN32)
+#define H_ABS(a, b, c, bf)  ((a) & ~SIGN32)
+#define H_TANH(a, b, c, bf) sfu_tanh(a)
+#define H_EX2(a, b, c, bf)  sfu_ex2(a)
+
+/* Inputs widened to f32: the low halves, then the high ones. Steps in loops of their own are what GCC vectorises; they
+ * are functions of their own so that each exists once. */
+#define HALF_STEP(name, expr)                                                                                          \
+    static __attribute__((noinline)) void name(uint32_t *d, const uint32_t *a, unsigned shift)                         \
+    {                                                                                                                  \
+        EACH_LANE                                                                                                      \
+        {                                                                                                              \
+            expr;                                                                                                      \
+        }                                                                                                              \
+    }
+HALF_STEP(widen_f16_step, d[i] = widen_f16(a[i] >> shift & 0xffff))
+HALF_STEP(widen_f16_ftz_step, d[i] = widen_f16(flush16(a[i] >> shift & 0xffff)))
+HALF_STEP(widen_bf16_step, d[i] = widen_bf16(a[i] >> shift & 0xffff))
+HALF_STEP(narrow_f16_step, d[i] |= narrow_half(a[i], 0, 0, 0, 0) << shift)
+HALF_STEP(narrow_f16_ftz_step, d[i] |= narrow_half(a[i], 0, 1, 0, 0) << shift)
+HALF_STEP(narrow_f16_sat_step, d[i] |= narrow_half(a[i], 0, 0, 1, 0) << shift)
+HALF_STEP(narrow_f16_ftz_sat_step, d[i] |= narrow_half(a[i], 0, 1, 1, 0) << shift)
+HALF_STEP(narrow_f16_relu_step, d[i] |= narrow_half(a[i], 0, 0, 0, 1) << shift)
+HALF_STEP(narrow_f16_ftz_relu_step, d[i] |= narrow_half(a[i], 0, 1, 0, 1) << shift)
+HALF_STEP(narrow_bf16_step, d[i] |= narrow_half(a[i], 1, 0, 0, 0) << shift)
+HALF_STEP(narrow_bf16_relu_step, d[i] |= narrow_half(a[i], 1, 0, 0, 1) << shift)
+
+typedef void half_step(uint32_t *d, const uint32_t *a, unsigned shift);
+
+INLINE void widen_lanes(uint32_t *x, const uint32_t *a, bool bf, bool two, bool ftz)
+{
+    half_step *step = bf ? widen_bf16_step : ftz ? widen_f16_ftz_step : widen_f16_step;
+    step(x, a, 0);
+    if (two)
+        step(x + STITCH__LANES, a, 16);
+}
+
+INLINE void narrow_lanes(uint32_t *d, const uint32_t *x, bool bf, bool two, bool ftz, bool sat, bool relu)
+{
+    half_step *step = bf    ? (relu ? narrow_bf16_relu_step : narrow_bf16_step)
+                      : ftz ? (sat    ? narrow_f16_ftz_sat_step
+                               : relu ? narrow_f16_ftz_relu_step
+                                      : narrow_f16_ftz_step)
+                            : (sat    ? narrow_f16_sat_step
+                               : relu ? narrow_f16_relu_step
+                                      : narrow_f16_step);
+    memset(d, 0, STITCH__LANES * sizeof(*d));
+    step(d, x, 0);
+    if (two)
+        step(d, x + STITCH__LANES, 16);
+}
+
+#define H_LANES(name, op, inputs, bf, two, z, s, r)                                                                    \
+    static void name(void *d, const void *a, const void *b, const void *c)                                             \
+    {                                                                                                                  \
+        uint32_t x[2 * STITCH__LANES], y[2 * STITCH__LANES], w[2 * STITCH__LANES], out[2 * STITCH__LANES];             \
+        widen_lanes(x, a, bf, two, z);                                                                                 \
+        if (inputs > 1)                                                                                                \
+            widen_lanes(y, b, bf, two, z);                                                                             \
+        if (inputs > 2)                                                                                                \
+            widen_lanes(w, c, bf, two, z);                                                                             \
+        _Pragma("GCC ivdep") for (int i = 0; i < STITCH__LANES << two; i++)                                            \
+        {                                                                                                              \
+            out[i] = op(x[i], y[i], w[i], bf);                                                                         \
+        }                                                                                                              \
+        narrow_lanes(d, out, bf, two, z, s, r);                                                                        \
+    }
+#define H_INPUTS_ADD  2
+#define H_INPUTS_SUB  2
+#define H_INPUTS_MUL  2
+#define H_INPUTS_FMA  3
+#define H_INPUTS_NEG  1
+#define H_INPUTS_ABS  1
+#define H_INPUTS_EX2  1
+#define H_INPUTS_TANH 1
 #define H_SET(op, suffix, z, s, r)                                                                                     \
-    LANES(f16_##op##suffix, uint32_t, uint32_t, H_ONE(H_##op, 0, z, s, r))                                             \
-    LANES(f16x2_##op##suffix, uint32_t, uint32_t, H_TWO(H_##op, 0, z, s, r))
+    H_LANES(f16_##op##suffix, H_##op, H_INPUTS_##op, 0, 0, z, s, r)                                                    \
+    H_LANES(f16x2_##op##suffix, H_##op, H_INPUTS_##op, 0, 1, z, s, r)
 #define BF_SET(op, suffix, z, r)                                                                                       \
-    LANES(bf16_##op##suffix, uint32_t, uint32_t, H_ONE(H_##op, 1, z, 0, r))                                            \
-    LANES(bf16x2_##op##suffix, uint32_t, uint32_t, H_TWO(H_##op, 1, z, 0, r))
+    H_LANES(bf16_##op##suffix, H_##op, H_INPUTS_##op, 1, 0, z, 0, r)                                                   \
+    H_LANES(bf16x2_##op##suffix, H_##op, H_INPUTS_##op, 1, 1, z, 0, r)
 #define H_SETS(op)                                                                                                     \
     H_SET(op, , 0, 0, 0)                                                                                               \
     H_SET(op, _ftz, 1, 0, 0)                                                                                           \
@@ -212,10 +296,63 @@ BF_SET(NEG, , 0, 0)
 H_SET(ABS, , 0, 0, 0)
 H_SET(ABS, _ftz, 1, 0, 0)
 BF_SET(ABS, , 0, 0)
-H_SET(EX2, , 0, 0, 0)
+
+/* ex2 of f16 goes through the f32 form without .ftz: subnormal inputs and results count. */
+static void f16_EX2(void *d, const void *a, const void *b, const void *c)
+{
+    uint32_t x[2 * STITCH__LANES];
+    widen_lanes(x, a, 0, 0, 0);
+    ex2_lanes(x, x);
+    narrow_lanes(d, x, 0, 0, 0, 0, 0);
+}
+
+static void f16x2_EX2(void *d, const void *a, const void *b, const void *c)
+{
+    uint32_t x[2 * STITCH__LANES];
+    widen_lanes(x, a, 0, 1, 0);
+    ex2_lanes(x, x);
+    ex2_lanes(x + STITCH__LANES, x + STITCH__LANES);
+    narrow_lanes(d, x, 0, 1, 0, 0, 0);
+}
 BF_SET(EX2, _ftz, 1, 0)
 H_SET(TANH, , 0, 0, 0)
 BF_SET(TANH, , 0, 0)
+
+#define HALF_MM(name, bf, two, m, z, n, x)                                                                             \
+    static void name(void *d, const void *a, const void *b, const void *c)                                             \
+    {                                                                                                                  \
+        uint32_t u[2 * STITCH__LANES], v[2 * STITCH__LANES], out[2 * STITCH__LANES];                                   \
+        widen_lanes(u, a, bf, two, z);                                                                                 \
+        widen_lanes(v, b, bf, two, z);                                                                                 \
+        _Pragma("GCC ivdep") for (int i = 0; i < STITCH__LANES << two; i++)                                            \
+        {                                                                                                              \
+            out[i] = minmax32(u[i], v[i], m, n, x);                                                                    \
+        }                                                                                                              \
+        narrow_lanes(d, out, bf, two, 0, 0, 0);                                                                        \
+    }
+#define HALF_MM_SET(p, bf, two)                                                                                        \
+    HALF_MM(p##0, bf, two, 0, 0, 0, 0)                                                                                 \
+    HALF_MM(p##1, bf, two, 1, 0, 0, 0)                                                                                 \
+    HALF_MM(p##2, bf, two, 0, 1, 0, 0)                                                                                 \
+    HALF_MM(p##3, bf, two, 1, 1, 0, 0)                                                                                 \
+    HALF_MM(p##4, bf, two, 0, 0, 1, 0)                                                                                 \
+    HALF_MM(p##5, bf, two, 1, 0, 1, 0)                                                                                 \
+    HALF_MM(p##6, bf, two, 0, 1, 1, 0)                                                                                 \
+    HALF_MM(p##7, bf, two, 1, 1, 1, 0)                                                                                 \
+    HALF_MM(p##8, bf, two, 0, 0, 0, 1)                                                                                 \
+    HALF_MM(p##9, bf, two, 1, 0, 0, 1)                                                                                 \
+    HALF_MM(p##10, bf, two, 0, 1, 0, 1)                                                                                \
+    HALF_MM(p##11, bf, two, 1, 1, 0, 1)                                                                                \
+    HALF_MM(p##12, bf, two, 0, 0, 1, 1)                                                                                \
+    HALF_MM(p##13, bf, two, 1, 0, 1, 1)                                                                                \
+    HALF_MM(p##14, bf, two, 0, 1, 1, 1)                                                                                \
+    HALF_MM(p##15, bf, two, 1, 1, 1, 1)
+HALF_MM_SET(f16_mm, 0, 0)
+HALF_MM_SET(bf16_mm, 1, 0)
+HALF_MM_SET(f16x2_mm, 0, 1)
+HALF_MM_SET(bf16x2_mm, 1, 1)
+static const stitch__lanes_fn f16_mm[16] = MM_ROW(f16_mm), bf16_mm[16] = MM_ROW(bf16_mm),
+                              f16x2_mm[16] = MM_ROW(f16x2_mm), bf16x2_mm[16] = MM_ROW(bf16x2_mm);
 
 /* Columns: f16, f16x2, bf16, bf16x2. */
 typedef struct half_row {
@@ -379,7 +516,7 @@ static const stitch__lanes_fn int_cvts[STITCH__S64 + 1][STITCH__S64 + 1] = {
 };
 
 /* Float to 32-bit integer: the value is exact in double, where the clamp is exact too; a NaN gives 0. */
-static inline uint32_t to_s32(float f)
+INLINE uint32_t to_s32(float f)
 {
     double d = f;
     d = d > 2147483647.0 ? 2147483647.0 : d;
@@ -388,7 +525,7 @@ static inline uint32_t to_s32(float f)
     return (uint32_t)(int32_t)d;
 }
 
-static inline uint32_t to_u32(float f)
+INLINE uint32_t to_u32(float f)
 {
     double d = f;
     d = d > 4294967295.0 ? 4294967295.0 : d;
@@ -398,25 +535,25 @@ static inline uint32_t to_u32(float f)
 
 /* The integral neighbours; a conversion to int does not do for large values, so those are kept as they are. */
 #define SMALL(f) (__builtin_fabsf(f) < 0x1p23f)
-static inline float trunc32(float f)
+INLINE float trunc32(float f)
 {
     float t = (float)(int32_t)(SMALL(f) ? f : 0);
     return SMALL(f) ? as_f32(as_u32(t) | (as_u32(f) & SIGN32)) : f;
 }
 
-static inline float nearest32(float f)
+INLINE float nearest32(float f)
 {
     float magic = as_f32(0x4b000000u | (as_u32(f) & SIGN32)), t = (f + magic) - magic;
     return SMALL(f) ? as_f32((as_u32(t) & ~SIGN32) | (as_u32(f) & SIGN32)) : f;
 }
 
-static inline float floor32(float f)
+INLINE float floor32(float f)
 {
     float t = trunc32(f);
     return t > f ? t - 1 : t;
 }
 
-static inline float ceil32(float f)
+INLINE float ceil32(float f)
 {
     float t = trunc32(f);
     return t < f ? as_f32(as_u32(t + 1) | (as_u32(f) & SIGN32)) : t;

@@ -19,23 +19,24 @@
 #include "sim/arith_sfu_tables.h"
 
 /* Square of a 17-bit number, divided by 2^19: partial products are cut below 2^18, then one bit more is dropped. */
-static inline uint32_t sfu_square(uint32_t x)
+INLINE uint32_t sfu_square(uint32_t x)
 {
     uint32_t sum = 0;
+#pragma GCC unroll 17
     for (int i = 0; i < 17; i++)
         sum += (x >> (18 - i)) & (0u - (x >> i & 1));
     return sum >> 1;
 }
 
 /* C0 2^s0 + C1 x + C2 2^s2 square(x), as a double: all terms and sums are integers below 2^53. */
-static inline double sfu_poly(const int32_t *c0, const int32_t *c1, const int32_t *c2, uint32_t index, uint32_t x,
-                              uint32_t square, double s0, double s2)
+INLINE double sfu_poly(const int32_t *c0, const int32_t *c1, const int32_t *c2, uint32_t index, uint32_t x,
+                       uint32_t square, double s0, double s2)
 {
     return (double)c0[index] * s0 +
            ((double)c1[index] * (double)(int32_t)x + (double)c2[index] * s2 * (double)(int32_t)square);
 }
 
-static inline uint32_t sfu_rcp(uint32_t v)
+INLINE uint32_t sfu_rcp(uint32_t v)
 {
     uint32_t sign = v & SIGN32, e = v >> 23 & 255, m = v & 0x7fffff;
     uint32_t x = m & 0xffff;
@@ -48,7 +49,7 @@ static inline uint32_t sfu_rcp(uint32_t v)
     return e == 255 && m ? NAN32 : (uint32_t)r | sign;
 }
 
-static inline uint32_t sfu_rsqrt(uint32_t v)
+INLINE uint32_t sfu_rsqrt(uint32_t v)
 {
     uint32_t sign = v & SIGN32, e = v >> 23 & 255, m = v & 0x7fffff;
     int32_t half = ((int32_t)e - 127) >> 1;
@@ -63,15 +64,16 @@ static inline uint32_t sfu_rsqrt(uint32_t v)
 }
 
 /* MUFU.SQRT: the correctly rounded root. The hardware's is within one unit in the last place of it. */
-static inline uint32_t sfu_sqrt(uint32_t v)
+INLINE uint32_t sfu_sqrt(uint32_t v)
 {
     uint32_t e = v >> 23 & 255;
-    uint32_t r = as_u32(__builtin_sqrtf(as_f32(e ? v : 0)));
+    uint32_t normal = 0u - (uint32_t)(e != 0);
+    uint32_t r = as_u32(__builtin_sqrtf(as_f32(v & normal)));
     r = is_nan32(r) ? NAN32 : r;
-    return e ? r : v & SIGN32;
+    return (r & normal) | (v & SIGN32 & ~normal);
 }
 
-static inline uint32_t sfu_lg2(uint32_t v)
+INLINE uint32_t sfu_lg2(uint32_t v)
 {
     uint32_t e = v >> 23 & 255, m = v & 0x7fffff, x = m & 0x1ffff;
     double p = sfu_poly(sfu_lg2_c0, sfu_lg2_c1, sfu_lg2_c2, m >> 17, x, sfu_square(x), 0x1p12, 2);
@@ -88,7 +90,7 @@ static inline uint32_t sfu_lg2(uint32_t v)
 }
 
 /* |v| 2^23 truncated to an integer, for |v| < 2^7; `extra` more bits to the left are kept modulo 2^32. */
-static inline uint32_t sfu_fixed(uint32_t v, int32_t extra)
+INLINE uint32_t sfu_fixed(uint32_t v, int32_t extra)
 {
     int32_t e = (int32_t)(v >> 23 & 255), shift = e - 127 + extra;
     uint32_t m = (v & 0x7fffff) | 0x800000;
@@ -99,11 +101,11 @@ static inline uint32_t sfu_fixed(uint32_t v, int32_t extra)
     return e ? m : 0;
 }
 
-static inline uint32_t sfu_ex2(uint32_t v)
+INLINE uint32_t sfu_ex2(uint32_t v)
 {
     uint32_t e = v >> 23 & 255, a = v & ~SIGN32;
-    int32_t f = (int32_t)sfu_fixed(e < 134 ? v : 0, 0);
-    f = v >> 31 ? (f & 0x7fffff ? ~f : -f) : f;
+    int32_t f = (int32_t)sfu_fixed(v & (0u - (uint32_t)(e < 134)), 0), sign = (int32_t)v >> 31;
+    f = (f ^ sign) + (f & 0x7fffff ? 0 : 1 & sign); /* one's complement, except for whole numbers */
     uint32_t m = (uint32_t)f & 0x7fffff, x = m & 0x1ffff;
     double p = sfu_poly(sfu_ex2_c0, sfu_ex2_c1, sfu_ex2_c2, m >> 17, x, sfu_square(x), 0x1p13, 1);
     int32_t g = (int32_t)((p + 0x77e2) * 0x1p-15) - (1 << 23);
@@ -115,22 +117,28 @@ static inline uint32_t sfu_ex2(uint32_t v)
     return (int32_t)a > (int32_t)INF32 ? NAN32 : r;
 }
 
-/* v in turns (the angle over 2 pi): two bits of quadrant and 23 bits of fraction. */
-static inline uint32_t sfu_sincos(uint32_t v, bool cosine)
+/* v in turns (the angle over 2 pi): two bits of quadrant and 23 bits of fraction. In three steps, each of which
+ * vectorises: where in the table, the polynomial (37 fraction bits), and the float. */
+INLINE uint32_t sfu_angle(uint32_t v, bool cosine)
 {
-    uint32_t e = v >> 23 & 255, f = sfu_fixed(v, 2);
-    uint32_t quadrant = (f >> 23) + (cosine ? 1 : 0), m = f & 0x7fffff;
-    m = quadrant & 1 ? ~m & 0x7fffff : m;
-    uint32_t sign = ((cosine ? 0 : v >> 31) ^ (quadrant >> 1 & 1)) << 31, x = m & 0x1ffff;
-    double p = sfu_poly(sfu_sin_c0, sfu_sin_c1, sfu_sin_c2, m >> 17, x, sfu_square(x), 0x1p11, 1);
-    p = p > 0 ? p : 0;
-    uint32_t r = round32(p * 0x1p-37, 0, STITCH__RZ) | sign;
-    return e == 255 ? NAN32 : r;
+    return sfu_fixed(v, 2) + (cosine ? 1u << 23 : 0);
+}
+
+INLINE double sfu_sine(uint32_t angle)
+{
+    uint32_t m = (angle ^ (0u - (angle >> 23 & 1))) & 0x7fffff, x = m & 0x1ffff;
+    return sfu_poly(sfu_sin_c0, sfu_sin_c1, sfu_sin_c2, m >> 17, x, sfu_square(x), 0x1p11, 1);
+}
+
+INLINE uint32_t sfu_sine_float(uint32_t v, uint32_t angle, double p, bool cosine)
+{
+    uint32_t r = round32(p * 0x1p-37, 0, STITCH__RZ) | (((cosine ? 0 : v) ^ (angle << 7)) & SIGN32);
+    return (v & INF32) == INF32 ? NAN32 : r;
 }
 
 /* MUFU.TANH: correctly rounded almost everywhere. The hardware's is within 134 units in the last place of it (about
  * 2^-15). */
-static inline uint32_t sfu_tanh(uint32_t v)
+INLINE uint32_t sfu_tanh(uint32_t v)
 {
     double t = as_f32(v & ~SIGN32), s = t * t;
     /* Below 1/4 a Taylor series whose next term is below 2^-30 of the sum; elsewhere 1 - 2 / (e^2t + 1). */
@@ -156,7 +164,7 @@ static inline uint32_t sfu_tanh(uint32_t v)
 
 /* ---- the PTX instructions around the unit, as compiled for sm_90 ------------------------------------------------ */
 
-static inline uint32_t rcp_approx(uint32_t v, bool ftz)
+INLINE uint32_t rcp_approx(uint32_t v, bool ftz)
 {
     if (ftz)
         return sfu_rcp(v);
@@ -165,7 +173,7 @@ static inline uint32_t rcp_approx(uint32_t v, bool ftz)
     return finish32(as_u32(as_f32(sfu_rcp(as_u32(as_f32(v) * scale))) * scale), false, false);
 }
 
-static inline uint32_t rsqrt_approx(uint32_t v, bool ftz)
+INLINE uint32_t rsqrt_approx(uint32_t v, bool ftz)
 {
     if (ftz)
         return sfu_rsqrt(v);
@@ -174,7 +182,7 @@ static inline uint32_t rsqrt_approx(uint32_t v, bool ftz)
     return finish32(as_u32(as_f32(r) * (tiny ? 0x1p12f : 1.0f)), false, false);
 }
 
-static inline uint32_t sqrt_approx(uint32_t v, bool ftz)
+INLINE uint32_t sqrt_approx(uint32_t v, bool ftz)
 {
     if (ftz)
         return sfu_sqrt(v);
@@ -183,7 +191,7 @@ static inline uint32_t sqrt_approx(uint32_t v, bool ftz)
     return finish32(as_u32(as_f32(r) * (tiny ? 0x1p-12f : 1.0f)), false, false);
 }
 
-static inline uint32_t lg2_approx(uint32_t v, bool ftz)
+INLINE uint32_t lg2_approx(uint32_t v, bool ftz)
 {
     if (ftz)
         return sfu_lg2(v);
@@ -192,22 +200,25 @@ static inline uint32_t lg2_approx(uint32_t v, bool ftz)
     return tiny ? finish32(as_u32(as_f32(r) - 24.0f), false, false) : r;
 }
 
-static inline uint32_t ex2_approx(uint32_t v, bool ftz)
+/* Without .ftz: what goes in, and what is made of what comes out. */
+INLINE uint32_t ex2_before(uint32_t v)
 {
-    if (ftz)
-        return sfu_ex2(v);
     float f = as_f32(v);
-    bool low = f < -126.0f;
-    uint32_t r = sfu_ex2(as_u32(f * (low ? 0.5f : 1.0f)));
-    return low ? as_u32(as_f32(r) * as_f32(r)) : r;
+    return as_u32(f * (f < -126.0f ? 0.5f : 1.0f));
 }
 
-static inline uint32_t sincos_approx(uint32_t v, bool cosine)
+INLINE uint32_t ex2_after(uint32_t v, uint32_t r)
 {
-    return sfu_sincos(finish32(mul32(v, 0x3e22f983, STITCH__RZ), false, false), cosine); /* 1 / 2 pi as f32 */
+    uint32_t square = as_u32(as_f32(r) * as_f32(r));
+    return as_f32(v) < -126.0f ? square : r;
 }
 
-static inline uint32_t div_approx(uint32_t a, uint32_t b, bool ftz, bool full)
+INLINE uint32_t sincos_before(uint32_t v)
+{
+    return finish32(mul32(v, 0x3e22f983, STITCH__RZ), false, false); /* 1 / 2 pi as f32 */
+}
+
+INLINE uint32_t div_approx(uint32_t a, uint32_t b, bool ftz, bool full)
 {
     float m = as_f32(b & ~SIGN32), scale = 1;
     if (full)
@@ -228,7 +239,7 @@ static inline uint32_t div_approx(uint32_t a, uint32_t b, bool ftz, bool full)
 }
 
 /* The f64 seeds see and give the high word alone: 20 bits of significand. Correctly rounded to those here. */
-static inline uint64_t seed64(uint64_t v, bool root)
+INLINE uint64_t seed64(uint64_t v, bool root)
 {
     uint64_t top = v & 0xffffffff00000000u, sign = v & 1ull << 63;
     if (!(top & 0x7ff0000000000000u))
@@ -243,7 +254,7 @@ static inline uint64_t seed64(uint64_t v, bool root)
 }
 
 /* rsqrt.approx.f64: the seed and one step of third order. */
-static inline uint64_t rsqrt_f64(uint64_t v)
+INLINE uint64_t rsqrt_f64(uint64_t v)
 {
     double d = as_f64(v), scale = 1;
     if (d == 0)

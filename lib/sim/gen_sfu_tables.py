@@ -57,7 +57,7 @@ FUNCTIONS = [
 def fit(f, entry):
     """Integer coefficients whose result, before truncation, is nearest the function in the largest error."""
     n = 1 << f.bits
-    x = np.unique(np.clip(np.round(n / 2 - n / 2 * np.cos(np.pi * np.arange(257) / 256)), 0, n - 1)).astype(np.int64)
+    x = np.unique(np.clip(np.round(n / 2 - n / 2 * np.cos(np.pi * np.arange(4097) / 4096)), 0, n - 1)).astype(np.int64)
     b1, b2 = (b.astype(np.float64) for b in f.basis(x))
     half = 0 if f.name in ("sin", "lg2") else 2.0 ** (f.shift - 1)
     target = f.value(entry, x) + half - f.bias
@@ -66,7 +66,7 @@ def fit(f, entry):
     # Chebyshev nodes: least squares is within a small factor of minimax.
     start = np.linalg.lstsq(a / scale, target, rcond=None)[0] / scale
     best = None
-    for c2 in range(math.floor(start[2]), math.floor(start[2]) + 2):
+    for c2 in range(math.floor(start[2]) - 1, math.floor(start[2]) + 3):
         rest = target - c2 * b2
         line = np.linalg.lstsq(a[:, :2] / scale[:2], rest, rcond=None)[0] / scale[:2]
         for c1 in range(math.floor(line[1]) - 1, math.floor(line[1]) + 3):
@@ -108,7 +108,7 @@ def solve(f, entry, x, y):
             # c0 is then an interval
             lo = (low - c1 * b1 - c2 * b2).max()
             hi = (high - c1 * b1 - c2 * b2).min()
-            for c0 in range(-(-int(lo) >> f.s0) if False else -((-int(lo)) >> f.s0), (int(hi) >> f.s0) + 1):
+            for c0 in range(-(-int(lo) >> f.s0), (int(hi) >> f.s0) + 1):
                 assert violation((c0, c1, c2)) == 0
                 found.append((c0, c1, c2))
     return found
