@@ -96,9 +96,9 @@ STITCH_API int stitch_model_new_replay(stitch_context *ctx, const char *path, in
 STITCH_API int stitch_model_new_record(stitch_context *ctx, stitch_model *inner, const char *path, stitch_model **out, stitch_error **err);
 
 /**
- * Exchanges files with whatever answers: writes FOLDER/NNNN.request.json and .request.md, waits for NNNN.reply.md (or .reply.json
- * {"content", "reasoning"?, "usage"?}) that was written completely (renamed into place, or unchanged for a second with a closing line
- * "<!-- end -->"). @since 0.1.0
+ * Exchanges files with whatever answers: writes FOLDER/NNNN.request.md and .request.json, waits for NNNN.reply.md, complete once its last
+ * line is "<!-- end -->", or NNNN.reply.json ({"content", "reasoning"?, "usage"?: {"prompt_tokens", "completion_tokens"}}), complete once
+ * it parses. Waits without end unless the request has a time-out. @since 0.1.0
  */
 STITCH_API int stitch_model_new_relay(stitch_context *ctx, const char *folder, stitch_model **out, stitch_error **err);
 
