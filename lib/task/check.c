@@ -17,10 +17,11 @@ static int check_source(const stitch_task *t, size_t index, const stitch_tensor_
     if (t->weights && info->role == STITCH_TENSOR_WEIGHT)
         return stitch__safetensors_match(t->weights, info, role, false, NULL, err);
     if (t->tensors[index].dist.kind == STITCH_DIST_NONE)
-        return stitch__err(t->ctx, err, STITCH_E_STATE,
-                           "%s %s (%s) has neither data nor a distribution: integers need one that fits what they mean, "
-                           "{\"randint\": [0, 10]} for example",
-                           role, info->name, stitch_dtype_name(info->dtype));
+        return stitch__err(
+            t->ctx, err, STITCH_E_STATE,
+            "%s %s (%s) has neither data nor a distribution: integers need one that fits what they mean, "
+            "{\"randint\": [0, 10]} for example",
+            role, info->name, stitch_dtype_name(info->dtype));
     return STITCH_OK;
 }
 
@@ -123,7 +124,8 @@ static int hash_compute(const stitch_task *t, stitch__sha256 *h, const stitch__c
     stitch__sha256_string(h, c->name);
     hash_u64(h, (uint64_t)c->precision);
     hash_u64(h, (uint64_t)c->output_dtype);
-    stitch__sha256_string(h, c->program ? stitch_program_hash(c->program) : NULL); /* of a callback nothing can be hashed */
+    stitch__sha256_string(h, c->program ? stitch_program_hash(c->program)
+                                        : NULL); /* of a callback nothing can be hashed */
     return hash_file(t, h, c->tensors, err);
 }
 
@@ -156,7 +158,8 @@ int stitch_task_hash(stitch_task *t, char hex[65], stitch_error **err)
     int rc;
 
     if (!t || !hex)
-        return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID, "stitch_task_hash: needs a task and room for the result");
+        return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID,
+                           "stitch_task_hash: needs a task and room for the result");
     hex[0] = 0;
     if (!t->hash[0]) {
         stitch__sha256_init(&h);

@@ -9,7 +9,19 @@
 
 /* stitch_dtype values; the host checks them against the header. */
 enum {
-    DT_F64 = 1, DT_F32, DT_TF32, DT_F16, DT_BF16, DT_F8E4M3, DT_F8E5M2, DT_I64, DT_I32, DT_I16, DT_I8, DT_U8, DT_BOOL
+    DT_F64 = 1,
+    DT_F32,
+    DT_TF32,
+    DT_F16,
+    DT_BF16,
+    DT_F8E4M3,
+    DT_F8E5M2,
+    DT_I64,
+    DT_I32,
+    DT_I16,
+    DT_I8,
+    DT_U8,
+    DT_BOOL
 };
 
 typedef unsigned long long stitch_u64;
@@ -18,28 +30,40 @@ typedef unsigned int stitch_u32;
 
 STITCH__FN stitch_u64 stitch_bits_of(double x)
 {
-    union { double d; stitch_u64 u; } v;
+    union {
+        double d;
+        stitch_u64 u;
+    } v;
     v.d = x;
     return v.u;
 }
 
 STITCH__FN double stitch_double_of(stitch_u64 bits)
 {
-    union { double d; stitch_u64 u; } v;
+    union {
+        double d;
+        stitch_u64 u;
+    } v;
     v.u = bits;
     return v.d;
 }
 
 STITCH__FN stitch_u32 stitch_float_bits(float x)
 {
-    union { float f; stitch_u32 u; } v;
+    union {
+        float f;
+        stitch_u32 u;
+    } v;
     v.f = x;
     return v.u;
 }
 
 STITCH__FN float stitch_float_of(stitch_u32 bits)
 {
-    union { float f; stitch_u32 u; } v;
+    union {
+        float f;
+        stitch_u32 u;
+    } v;
     v.u = bits;
     return v.f;
 }
@@ -160,7 +184,9 @@ STITCH__FN void stitch_store(void *data, stitch_u64 i, int dtype, double x)
     case DT_BF16: ((unsigned short *)data)[i] = (unsigned short)stitch_double_to_small(x, 8, 7, 0); break;
     case DT_F8E4M3: ((unsigned char *)data)[i] = (unsigned char)stitch_double_to_small(x, 4, 3, 1); break;
     case DT_F8E5M2: ((unsigned char *)data)[i] = (unsigned char)stitch_double_to_small(x, 5, 2, 0); break;
-    case DT_I64: ((stitch_i64 *)data)[i] = stitch_double_to_int(x, -9223372036854775807ll - 1, 9223372036854775807ll); break;
+    case DT_I64:
+        ((stitch_i64 *)data)[i] = stitch_double_to_int(x, -9223372036854775807ll - 1, 9223372036854775807ll);
+        break;
     case DT_I32: ((int *)data)[i] = (int)stitch_double_to_int(x, -2147483647ll - 1, 2147483647ll); break;
     case DT_I16: ((short *)data)[i] = (short)stitch_double_to_int(x, -32768, 32767); break;
     case DT_I8: ((signed char *)data)[i] = (signed char)stitch_double_to_int(x, -128, 127); break;

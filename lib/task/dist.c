@@ -7,10 +7,9 @@
 #include <math.h>
 #include <stdio.h>
 
-static const char *const dist_names[] = {
-    NULL,
+static const char *const dist_names[] = {NULL,
 #define NAME(name, text) text,
-    STITCH_DIST_LIST(NAME)
+                                         STITCH_DIST_LIST(NAME)
 #undef NAME
 };
 
@@ -29,7 +28,8 @@ int stitch__dist_parse(const char *name)
 
 stitch_dist stitch__dist_resolve(stitch_dist dist)
 {
-    bool with_default = dist.kind == STITCH_DIST_NORMAL || dist.kind == STITCH_DIST_UNIFORM || dist.kind == STITCH_DIST_ARANGE;
+    bool with_default =
+        dist.kind == STITCH_DIST_NORMAL || dist.kind == STITCH_DIST_UNIFORM || dist.kind == STITCH_DIST_ARANGE;
     if (with_default && dist.a == 0 && dist.b == 0)
         dist.b = 1;
     return dist;
@@ -65,7 +65,8 @@ int stitch__dist_check(const stitch_context *ctx, const stitch_dist *dist, int d
         return stitch__err(ctx, err, STITCH_E_INVALID, "tensor %s: %d is no distribution (stitch_dist_kind)", tensor,
                            (int)d.kind);
     if (!isfinite(d.a) || !isfinite(d.b))
-        return stitch__err(ctx, err, STITCH_E_INVALID, "tensor %s: a parameter of distribution %s is not finite", tensor, name);
+        return stitch__err(ctx, err, STITCH_E_INVALID, "tensor %s: a parameter of distribution %s is not finite",
+                           tensor, name);
     switch (d.kind) {
     case STITCH_DIST_NORMAL:
         if (d.b < 0)
@@ -74,22 +75,24 @@ int stitch__dist_check(const stitch_context *ctx, const stitch_dist *dist, int d
         break;
     case STITCH_DIST_UNIFORM:
         if (!(d.a < d.b))
-            return stitch__err(ctx, err, STITCH_E_INVALID, "tensor %s: uniform needs a < b, got [%g, %g]", tensor, d.a, d.b);
+            return stitch__err(ctx, err, STITCH_E_INVALID, "tensor %s: uniform needs a < b, got [%g, %g]", tensor, d.a,
+                               d.b);
         break;
     case STITCH_DIST_RANDINT:
         if (d.a != floor(d.a) || d.b != floor(d.b) || fabs(d.a) > exact || fabs(d.b) > exact || !(d.a < d.b))
             return stitch__err(ctx, err, STITCH_E_INVALID,
-                               "tensor %s: randint needs integers a < b (b is not drawn), got [%g, %g]", tensor, d.a, d.b);
+                               "tensor %s: randint needs integers a < b (b is not drawn), got [%g, %g]", tensor, d.a,
+                               d.b);
         break;
     case STITCH_DIST_BERNOULLI:
         if (d.a < 0 || d.a > 1)
-            return stitch__err(ctx, err, STITCH_E_INVALID, "tensor %s: the probability %g of bernoulli is not in [0, 1]",
-                               tensor, d.a);
+            return stitch__err(ctx, err, STITCH_E_INVALID,
+                               "tensor %s: the probability %g of bernoulli is not in [0, 1]", tensor, d.a);
         break;
     case STITCH_DIST_TRIL:
         if (rank < 2)
-            return stitch__err(ctx, err, STITCH_E_INVALID, "tensor %s: tril needs at least two dimensions, it has %zu", tensor,
-                               rank);
+            return stitch__err(ctx, err, STITCH_E_INVALID, "tensor %s: tril needs at least two dimensions, it has %zu",
+                               tensor, rank);
         break;
     default: break;
     }
@@ -101,7 +104,8 @@ static const char *const precision_names[] = {"any", "f32", "tf32", "f16"};
 
 const char *stitch__precision_name(int precision)
 {
-    return precision >= 0 && (size_t)precision < STITCH__COUNT(precision_names) ? precision_names[precision] : "unknown";
+    return precision >= 0 && (size_t)precision < STITCH__COUNT(precision_names) ? precision_names[precision]
+                                                                                : "unknown";
 }
 
 int stitch__precision_parse(const char *name)

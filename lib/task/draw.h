@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Random numbers by counter: what element `index` of a tensor is, as a function of (seed, tensor, index) alone. Compiled
- * into the library and, as text after convert.h, into its device code. Both must give the same bits, so a product
- * that is added to something is always a fused multiply-add written as such, and the transcendental functions are made
- * here from correctly rounded operations.
+ * Random numbers by counter: what element `index` of a tensor is, as a function of (seed, tensor, index) alone.
+ * Compiled into the library and, as text after convert.h, into its device code. Both must give the same bits, so a
+ * product that is added to something is always a fused multiply-add written as such, and the transcendental functions
+ * are made here from correctly rounded operations.
  *
  * Philox4x32-10: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
  */
@@ -119,7 +119,8 @@ STITCH__FN double stitch_value(const stitch_u32 c[4], stitch_u64 i, int kind, do
         return x < b ? x : a;
     }
     case DIST_CONSTANT: return a;
-    case DIST_RANDINT: return (double)((stitch_i64)a + (stitch_i64)STITCH__MULHI(word, (stitch_u64)((stitch_i64)b - (stitch_i64)a)));
+    case DIST_RANDINT:
+        return (double)((stitch_i64)a + (stitch_i64)STITCH__MULHI(word, (stitch_u64)((stitch_i64)b - (stitch_i64)a)));
     case DIST_BERNOULLI: return u < a ? 1.0 : 0.0;
     case DIST_TRIL: return i % cols <= i / cols % rows ? 1.0 : 0.0;
     case DIST_ARANGE: return STITCH__FMA((double)i, b, a);

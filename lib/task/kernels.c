@@ -39,8 +39,8 @@ static void free_state(void *state)
     stitch_free(s);
 }
 
-static int load(kernel_state *s, stitch__device *dev, const char *const *parts, size_t part_count, const char *const *names,
-                size_t name_count, stitch_error **err)
+static int load(kernel_state *s, stitch__device *dev, const char *const *parts, size_t part_count,
+                const char *const *names, size_t name_count, stitch_error **err)
 {
     stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
     stitch_image *image = NULL;

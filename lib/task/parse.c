@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Task documents (docs/task-format.md). Everything goes through the setters; this file reads JSON and names the place of
- * each error.
+ * Task documents (docs/task-format.md). Everything goes through the setters; this file reads JSON and names the place
+ * of each error.
  */
 #include "task/task.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define TASK_BYTES   (16u << 20)
-#define SOURCE_BYTES (1u << 20)
+#define TASK_BYTES           (16u << 20)
+#define SOURCE_BYTES         (1u << 20)
 #define PROGRAM_SOURCE_BYTES (4u << 20)
 #define PROGRAM_PLAN_BYTES   (1u << 20)
 
@@ -19,7 +19,6 @@ typedef struct reader {
     const char *base; /* NULL: no files */
     bool base_is_folder;
 } reader;
-
 
 /* Puts the place in front of an error that a setter made. */
 static int placed(const stitch__jpath *at, int rc, stitch_error **err)
@@ -40,15 +39,16 @@ static int resolve(reader *r, const char *path, const stitch__jpath *at, char **
     if (!*path)
         return stitch__json_err(r->ctx, at, err, "is an empty path");
     if (!r->base)
-        return stitch__json_err(r->ctx, at, err, "names the file %.200s, but this document may not name files (no base was given)",
-                                path);
+        return stitch__json_err(
+            r->ctx, at, err, "names the file %.200s, but this document may not name files (no base was given)", path);
     *out = r->base_is_folder && path[0] != '/' ? stitch__path_join(r->ctx, r->base, path)
                                                : stitch__path_beside(r->ctx, r->base, path);
     return *out ? STITCH_OK : stitch__err_nomem(r->ctx, err);
 }
 
 /* Text of a file that a document names: UTF-8 without NUL. */
-static int read_text(reader *r, const char *path, uint64_t limit, const stitch__jpath *at, char **out, stitch_error **err)
+static int read_text(reader *r, const char *path, uint64_t limit, const stitch__jpath *at, char **out,
+                     stitch_error **err)
 {
     char *full = NULL, *data = NULL;
     size_t len = 0;
@@ -141,10 +141,11 @@ static int parse_dist(reader *r, const json_t *v, const stitch__jpath *at, stitc
                                 json_is_object(v) ? "an object with another number of members" : stitch__json_type(v));
     out->kind = stitch__dist_parse(name);
     if (out->kind == STITCH_DIST_NONE)
-        return stitch__json_err(r->ctx, at, err,
-                                "unknown distribution \"%.40s\"; known are normal, uniform, constant, randint, bernoulli, tril "
-                                "and arange",
-                                name);
+        return stitch__json_err(
+            r->ctx, at, err,
+            "unknown distribution \"%.40s\"; known are normal, uniform, constant, randint, bernoulli, tril "
+            "and arange",
+            name);
     if (json_is_number(params)) {
         values[count++] = json_number_value(params);
     } else if (json_is_array(params) && json_array_size(params) <= 2) {
@@ -159,15 +160,18 @@ static int parse_dist(reader *r, const json_t *v, const stitch__jpath *at, stitc
         const stitch__jpath list_at = {at, name, 0};
         return stitch__json_err(r->ctx, &list_at, err, "must be a number or an array of at most two numbers");
     }
-    bool pair = out->kind == STITCH_DIST_NORMAL || out->kind == STITCH_DIST_UNIFORM || out->kind == STITCH_DIST_RANDINT ||
-                out->kind == STITCH_DIST_ARANGE;
+    bool pair = out->kind == STITCH_DIST_NORMAL || out->kind == STITCH_DIST_UNIFORM ||
+                out->kind == STITCH_DIST_RANDINT || out->kind == STITCH_DIST_ARANGE;
     size_t need = out->kind == STITCH_DIST_TRIL ? 0 : pair ? 2 : 1;
-    bool may_lack = out->kind != STITCH_DIST_RANDINT && out->kind != STITCH_DIST_CONSTANT && out->kind != STITCH_DIST_BERNOULLI;
+    bool may_lack =
+        out->kind != STITCH_DIST_RANDINT && out->kind != STITCH_DIST_CONSTANT && out->kind != STITCH_DIST_BERNOULLI;
     if (count != need && !(count == 0 && may_lack))
-        return stitch__json_err(r->ctx, at, err, "%s takes %zu parameter%s, got %zu", name, need, need == 1 ? "" : "s", count);
+        return stitch__json_err(r->ctx, at, err, "%s takes %zu parameter%s, got %zu", name, need, need == 1 ? "" : "s",
+                                count);
     /* Written out zeros are meant, but a struct of zeros means the default. */
     if (count == 2 && values[0] == 0 && values[1] == 0)
-        return stitch__json_err(r->ctx, at, err, "%s with parameters 0 and 0 is no distribution; {\"constant\": 0} is", name);
+        return stitch__json_err(r->ctx, at, err, "%s with parameters 0 and 0 is no distribution; {\"constant\": 0} is",
+                                name);
     out->a = values[0];
     out->b = values[1];
     return STITCH_OK;
@@ -194,15 +198,18 @@ static int parse_tensor(reader *r, const json_t *v, const stitch__jpath *at, int
         return rc;
     dtype = stitch_dtype_parse(dtype_name);
     if (dtype == STITCH_DTYPE_NONE)
-        return stitch__json_err(r->ctx, &dtype_at, err,
-                                "unknown dtype \"%.40s\"; known are f64 f32 tf32 f16 bf16 f8e4m3 f8e5m2 i64 i32 i16 i8 u8 bool",
-                                dtype_name);
+        return stitch__json_err(
+            r->ctx, &dtype_at, err,
+            "unknown dtype \"%.40s\"; known are f64 f32 tf32 f16 bf16 f8e4m3 f8e5m2 i64 i32 i16 i8 u8 bool",
+            dtype_name);
     list = json_object_get(v, "shape");
     if (!json_is_array(list))
-        return stitch__json_err(r->ctx, &shape_at, err, "must be an array of expressions, got %s", stitch__json_type(list));
+        return stitch__json_err(r->ctx, &shape_at, err, "must be an array of expressions, got %s",
+                                stitch__json_type(list));
     rank = json_array_size(list);
     if (rank > STITCH_MAX_RANK)
-        return stitch__json_err(r->ctx, &shape_at, err, "has %zu dimensions, at most %d are supported", rank, STITCH_MAX_RANK);
+        return stitch__json_err(r->ctx, &shape_at, err, "has %zu dimensions, at most %d are supported", rank,
+                                STITCH_MAX_RANK);
     for (size_t k = 0; k < rank; k++) {
         const stitch__jpath dim_at = {&shape_at, NULL, k};
         const json_t *e = json_array_get(list, k);
@@ -212,7 +219,8 @@ static int parse_tensor(reader *r, const json_t *v, const stitch__jpath *at, int
         } else if (json_is_string(e)) {
             shape[k] = json_string_value(e);
         } else {
-            return stitch__json_err(r->ctx, &dim_at, err, "must be an integer or an expression, got %s", stitch__json_type(e));
+            return stitch__json_err(r->ctx, &dim_at, err, "must be an integer or an expression, got %s",
+                                    stitch__json_type(e));
         }
     }
     dist_json = json_object_get(v, "dist");
@@ -234,7 +242,8 @@ static int parse_tensors(reader *r, const json_t *root, const char *key, int rol
     if (!list && !required)
         return STITCH_OK;
     if (!json_is_array(list) || (required && !json_array_size(list)))
-        return stitch__json_err(r->ctx, &at, err, "must be an array of %stensors, got %s", required ? "at least one of the " : "",
+        return stitch__json_err(r->ctx, &at, err, "must be an array of %stensors, got %s",
+                                required ? "at least one of the " : "",
                                 json_is_array(list) ? "an empty one" : stitch__json_type(list));
     for (size_t i = 0; !rc && i < json_array_size(list); i++) {
         const stitch__jpath item_at = {&at, NULL, i};
@@ -257,8 +266,8 @@ static int program_part(reader *r, const json_t *v, const stitch__jpath *at, uin
     if (json_is_string(v))
         return read_text(r, json_string_value(v), limit, at, out, err);
     if (!json_is_object(v))
-        return stitch__json_err(r->ctx, at, err, "must be a path or %s, got %s", plan ? "the launch plan" : "{\"text\": source}",
-                                stitch__json_type(v));
+        return stitch__json_err(r->ctx, at, err, "must be a path or %s, got %s",
+                                plan ? "the launch plan" : "{\"text\": source}", stitch__json_type(v));
     if (plan) {
         *out = stitch__json_dump(r->ctx, v, 2);
     } else {
@@ -288,7 +297,8 @@ static int parse_program(reader *r, const json_t *v, const stitch__jpath *at, st
         return rc;
     }
     if (!json_is_object(v))
-        return stitch__json_err(r->ctx, at, err, "must be the path of a saved program or {\"source\": path, \"plan\": path}, got %s",
+        return stitch__json_err(r->ctx, at, err,
+                                "must be the path of a saved program or {\"source\": path, \"plan\": path}, got %s",
                                 stitch__json_type(v));
     rc = stitch__json_keys(r->ctx, v, at, keys, err);
     if (!rc)
@@ -366,7 +376,8 @@ static int parse_precision(reader *r, const json_t *v, const stitch__jpath *at, 
         return rc;
     *out = stitch__precision_parse(name);
     if (*out < 0)
-        return stitch__json_err(r->ctx, &precision_at, err, "must be \"any\", \"f32\", \"tf32\" or \"f16\", got \"%.40s\"", name);
+        return stitch__json_err(r->ctx, &precision_at, err,
+                                "must be \"any\", \"f32\", \"tf32\" or \"f16\", got \"%.40s\"", name);
     return STITCH_OK;
 }
 
@@ -418,9 +429,9 @@ static int parse_baselines(reader *r, const json_t *root, stitch_error **err)
 
 static int parse_head(reader *r, const json_t *root, stitch_error **err)
 {
-    static const char *const keys[] = {"stitch_task", "name",      "description", "source",    "dims",
-                                       "reduced_dims", "inputs",   "weights",     "weights_file", "states",
-                                       "outputs",     "tolerance", "precision",   "reference", "baselines", NULL};
+    static const char *const keys[] = {"stitch_task", "name",      "description",  "source", "dims",    "reduced_dims",
+                                       "inputs",      "weights",   "weights_file", "states", "outputs", "tolerance",
+                                       "precision",   "reference", "baselines",    NULL};
     const stitch__jpath name_at = {NULL, "name", 0};
     const char *name = NULL, *description = NULL;
     int64_t version = 0;
@@ -505,8 +516,8 @@ static int parse_document(reader *r, const json_t *root, stitch_error **err)
     return rc;
 }
 
-static int parse_text(stitch_context *ctx, const char *json, size_t len, const char *base, const char *what, stitch_task **out,
-                      stitch_error **err)
+static int parse_text(stitch_context *ctx, const char *json, size_t len, const char *base, const char *what,
+                      stitch_task **out, stitch_error **err)
 {
     reader r = {.ctx = ctx, .base = base};
     json_t *root = NULL;
@@ -534,7 +545,8 @@ int stitch_task_parse(stitch_context *ctx, const char *json, const char *base, s
     if (out)
         *out = NULL;
     if (!ctx || !json || !out)
-        return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_task_parse: needs a context, text and room for the result");
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "stitch_task_parse: needs a context, text and room for the result");
     return parse_text(ctx, json, strlen(json), base, "task", out, err);
 }
 
@@ -547,7 +559,8 @@ int stitch_task_load(stitch_context *ctx, const char *path, stitch_task **out, s
     if (out)
         *out = NULL;
     if (!ctx || !path || !out)
-        return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_task_load: needs a context, a path and room for the result");
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "stitch_task_load: needs a context, a path and room for the result");
     rc = stitch__file_read(ctx, path, TASK_BYTES, &text, &len, err);
     if (rc)
         return rc;

@@ -125,12 +125,12 @@ static int run_fn(stitch__oracle *o, CUstream stream, stitch_error **err)
         return STITCH_OK;
     /* A status of ours keeps its meaning; anything else is no status. */
     if (rc > 0 || strcmp(stitch_status_name(rc), "STITCH_E_UNKNOWN") == 0)
-        return stitch__err_native(o->task->ctx, err, STITCH_E_STATE, STITCH_DOMAIN_TASK, rc, "the callback of %s returned %d",
-                                  describe(o), rc);
+        return stitch__err_native(o->task->ctx, err, STITCH_E_STATE, STITCH_DOMAIN_TASK, rc,
+                                  "the callback of %s returned %d", describe(o), rc);
     return stitch__err(o->task->ctx, err, rc, "the callback of %s failed: %s", describe(o), stitch_status_text(rc));
 }
 
-static int run_tensors(stitch__oracle *o, stitch_error **err)
+static int run_tensors(stitch__oracle *o, CUstream stream, stitch_error **err)
 {
     int rc = STITCH_OK;
     for (size_t i = 0; !rc && i < o->bound_count; i++) {
@@ -139,8 +139,9 @@ static int run_tensors(stitch__oracle *o, stitch_error **err)
             continue;
         t = stitch__safetensors_find(o->what->tensors, o->bound[i].info.name);
         if (!t)
-            return stitch__err(o->task->ctx, err, STITCH_E_NOT_FOUND, "output %s is not recorded", o->bound[i].info.name);
-        rc = stitch__upload(o->dev, o->what->tensors, t, o->bound[i].ptr, err);
+            return stitch__err(o->task->ctx, err, STITCH_E_NOT_FOUND, "output %s is not recorded",
+                               o->bound[i].info.name);
+        rc = stitch__upload(o->dev, stream, o->what->tensors, t, o->bound[i].ptr, err);
     }
     return rc;
 }
@@ -157,7 +158,7 @@ int stitch__oracle_run(stitch__oracle *o, CUstream stream, stitch_error **err)
         if (rc)
             stitch__err_prefix(err, "running %s: ", describe(o));
         return rc;
-    default: return run_tensors(o, err);
+    default: return run_tensors(o, stream, err);
     }
 }
 

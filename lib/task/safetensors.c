@@ -19,11 +19,11 @@ static const struct {
     int dtype; /* NONE: known to the format, not to this library */
     unsigned bytes;
 } dtypes[] = {
-    {"F64", STITCH_DTYPE_F64, 8},        {"F32", STITCH_DTYPE_F32, 4},        {"F16", STITCH_DTYPE_F16, 2},
-    {"BF16", STITCH_DTYPE_BF16, 2},      {"F8_E4M3", STITCH_DTYPE_F8E4M3, 1}, {"F8_E5M2", STITCH_DTYPE_F8E5M2, 1},
-    {"I64", STITCH_DTYPE_I64, 8},        {"I32", STITCH_DTYPE_I32, 4},        {"I16", STITCH_DTYPE_I16, 2},
-    {"I8", STITCH_DTYPE_I8, 1},          {"U8", STITCH_DTYPE_U8, 1},          {"BOOL", STITCH_DTYPE_BOOL, 1},
-    {"U16", STITCH_DTYPE_NONE, 2},       {"U32", STITCH_DTYPE_NONE, 4},       {"U64", STITCH_DTYPE_NONE, 8},
+    {"F64", STITCH_DTYPE_F64, 8},      {"F32", STITCH_DTYPE_F32, 4},        {"F16", STITCH_DTYPE_F16, 2},
+    {"BF16", STITCH_DTYPE_BF16, 2},    {"F8_E4M3", STITCH_DTYPE_F8E4M3, 1}, {"F8_E5M2", STITCH_DTYPE_F8E5M2, 1},
+    {"I64", STITCH_DTYPE_I64, 8},      {"I32", STITCH_DTYPE_I32, 4},        {"I16", STITCH_DTYPE_I16, 2},
+    {"I8", STITCH_DTYPE_I8, 1},        {"U8", STITCH_DTYPE_U8, 1},          {"BOOL", STITCH_DTYPE_BOOL, 1},
+    {"U16", STITCH_DTYPE_NONE, 2},     {"U32", STITCH_DTYPE_NONE, 4},       {"U64", STITCH_DTYPE_NONE, 8},
     {"F8_E8M0", STITCH_DTYPE_NONE, 1},
 };
 
@@ -39,7 +39,8 @@ static int parse_shape(const stitch_context *ctx, const json_t *v, const stitch_
         return stitch__json_err(ctx, &shape_at, err, "must be an array of integers, got %s", stitch__json_type(shape));
     t->rank = json_array_size(shape);
     if (t->rank > STITCH_MAX_RANK)
-        return stitch__json_err(ctx, &shape_at, err, "has %zu dimensions, at most %d are supported", t->rank, STITCH_MAX_RANK);
+        return stitch__json_err(ctx, &shape_at, err, "has %zu dimensions, at most %d are supported", t->rank,
+                                STITCH_MAX_RANK);
     *elements = 1;
     for (size_t k = 0; k < t->rank; k++) {
         stitch__jpath dim_at = {&shape_at, NULL, k};
@@ -53,7 +54,8 @@ static int parse_shape(const stitch_context *ctx, const json_t *v, const stitch_
     return STITCH_OK;
 }
 
-static int parse_tensor(stitch__safetensors *st, const char *name, const json_t *v, stitch__st_tensor *t, stitch_error **err)
+static int parse_tensor(stitch__safetensors *st, const char *name, const json_t *v, stitch__st_tensor *t,
+                        stitch_error **err)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
     const stitch_context *ctx = st->ctx;
@@ -86,11 +88,11 @@ static int parse_tensor(stitch__safetensors *st, const char *name, const json_t 
     begin = (uint64_t)json_integer_value(json_array_get(offsets, 0));
     end = (uint64_t)json_integer_value(json_array_get(offsets, 1));
     if (end > data_bytes)
-        return stitch__json_err(ctx, &offsets_at, err, "ends at %" PRIu64 ", but the file has %" PRIu64 " bytes of data", end,
-                                data_bytes);
+        return stitch__json_err(ctx, &offsets_at, err,
+                                "ends at %" PRIu64 ", but the file has %" PRIu64 " bytes of data", end, data_bytes);
     if (__builtin_mul_overflow(elements, (uint64_t)dtypes[i].bytes, &elements) || end - begin != elements)
-        return stitch__json_err(ctx, &offsets_at, err, "is %" PRIu64 " bytes long, but dtype and shape do not make that many",
-                                end - begin);
+        return stitch__json_err(ctx, &offsets_at, err,
+                                "is %" PRIu64 " bytes long, but dtype and shape do not make that many", end - begin);
     t->offset = st->data_start + begin;
     t->bytes = end - begin;
     return STITCH_OK;
@@ -118,7 +120,8 @@ static int check_ranges(stitch__safetensors *st, stitch_error **err)
         const stitch__st_tensor *t = &st->tensors[i];
         stitch__jpath at = {NULL, t->name, 0};
         if (t->offset != next)
-            return stitch__json_err(st->ctx, &at, err, "its data %s (it starts at %" PRIu64 ", the one before ends at %" PRIu64 ")",
+            return stitch__json_err(st->ctx, &at, err,
+                                    "its data %s (it starts at %" PRIu64 ", the one before ends at %" PRIu64 ")",
                                     t->offset < next ? "overlaps another tensor" : "leaves a gap before it",
                                     t->offset - st->data_start, next - st->data_start);
         next += t->bytes;
@@ -141,7 +144,8 @@ int stitch__safetensors_parse(stitch__safetensors *st, const char *header, size_
     if (rc)
         return rc;
     if (!json_is_object(root)) {
-        rc = stitch__err(st->ctx, err, STITCH_E_FORMAT, "the header must be an object, got %s", stitch__json_type(root));
+        rc =
+            stitch__err(st->ctx, err, STITCH_E_FORMAT, "the header must be an object, got %s", stitch__json_type(root));
         goto out;
     }
     count = json_object_size(root);
@@ -201,7 +205,8 @@ static int read_header(stitch__safetensors *st, stitch_error **err)
     int rc;
 
     if (st->file_bytes < 10) /* a length and "{}" */
-        return stitch__err(st->ctx, err, STITCH_E_FORMAT, "%" PRIu64 " bytes are too few for a safetensors file", st->file_bytes);
+        return stitch__err(st->ctx, err, STITCH_E_FORMAT, "%" PRIu64 " bytes are too few for a safetensors file",
+                           st->file_bytes);
     rc = read_at(st->ctx, st->fd, st->path, 0, size, sizeof(size), err);
     if (rc)
         return rc;
@@ -213,7 +218,8 @@ static int read_header(stitch__safetensors *st, stitch_error **err)
                            ": truncated, or no safetensors file",
                            len, st->file_bytes);
     if (len > HEADER_LIMIT)
-        return stitch__err(st->ctx, err, STITCH_E_LIMIT, "its header has %" PRIu64 " bytes, the limit is %u", len, HEADER_LIMIT);
+        return stitch__err(st->ctx, err, STITCH_E_LIMIT, "its header has %" PRIu64 " bytes, the limit is %u", len,
+                           HEADER_LIMIT);
     st->data_start = 8 + len;
     header = stitch__alloc(st->ctx, (size_t)len + 1);
     if (!header)
@@ -245,7 +251,8 @@ int stitch__safetensors_open(const stitch_context *ctx, const char *path, stitch
     /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
     st->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (st->fd < 0) {
-        rc = stitch__err_errno(ctx, err, errno == ENOENT ? STITCH_E_NOT_FOUND : STITCH_E_IO, "cannot open tensor file %s", path);
+        rc = stitch__err_errno(ctx, err, errno == ENOENT ? STITCH_E_NOT_FOUND : STITCH_E_IO,
+                               "cannot open tensor file %s", path);
         goto out;
     }
     if (fstat(st->fd, &info)) {
@@ -314,19 +321,20 @@ int stitch__safetensors_match(const stitch__safetensors *st, const stitch_tensor
     if (out)
         *out = NULL;
     if (!t)
-        return stitch__err(st->ctx, err, STITCH_E_NOT_FOUND, "%s %s is not in tensor file %s", role, info->name, st->path);
+        return stitch__err(st->ctx, err, STITCH_E_NOT_FOUND, "%s %s is not in tensor file %s", role, info->name,
+                           st->path);
     same = t->dtype == info->dtype || (t->dtype == STITCH_DTYPE_F32 && info->dtype == STITCH_DTYPE_TF32) ||
            (any_float && stitch__dtype_is_float(t->dtype) && stitch__dtype_is_float(info->dtype));
     if (!same)
-        return stitch__err(st->ctx, err, STITCH_E_INVALID, "%s %s has dtype %s, but %s in tensor file %s", role, info->name,
-                           stitch_dtype_name(info->dtype),
+        return stitch__err(st->ctx, err, STITCH_E_INVALID, "%s %s has dtype %s, but %s in tensor file %s", role,
+                           info->name, stitch_dtype_name(info->dtype),
                            t->dtype ? stitch_dtype_name(t->dtype) : "one that is not supported", st->path);
     if (t->rank != info->rank || memcmp(t->shape, info->shape, t->rank * sizeof(*t->shape)) != 0) {
         char want[200], got[200];
         print_shape(want, sizeof(want), info->shape, info->rank);
         print_shape(got, sizeof(got), t->shape, t->rank);
-        return stitch__err(st->ctx, err, STITCH_E_INVALID, "%s %s has shape %s, but %s in tensor file %s", role, info->name,
-                           want, got, st->path);
+        return stitch__err(st->ctx, err, STITCH_E_INVALID, "%s %s has shape %s, but %s in tensor file %s", role,
+                           info->name, want, got, st->path);
     }
     if (out)
         *out = t;

@@ -29,7 +29,8 @@ int stitch_task_new(stitch_context *ctx, const char *name, stitch_task **out, st
     t->name = stitch__strdup(ctx, name);
     t->description = stitch__strdup(ctx, "");
     t->source = stitch__strdup(ctx, "");
-    rc = t->name && t->description && t->source ? stitch_interface_new(ctx, &t->iface, err) : stitch__err_nomem(ctx, err);
+    rc = t->name && t->description && t->source ? stitch_interface_new(ctx, &t->iface, err)
+                                                : stitch__err_nomem(ctx, err);
     if (rc) {
         stitch_task_free(t);
         return rc;
@@ -86,7 +87,8 @@ bool stitch__task_has_reduced(const stitch_task *t)
     return false;
 }
 
-int stitch__task_interface(const stitch_task *t, bool reduced, int output_dtype, stitch_interface **out, stitch_error **err)
+int stitch__task_interface(const stitch_task *t, bool reduced, int output_dtype, stitch_interface **out,
+                           stitch_error **err)
 {
     stitch_interface *made = NULL;
     size_t count = stitch_interface_tensor_count(t->iface);
@@ -123,7 +125,8 @@ static int check_data_sizes(const stitch_task *t, const stitch_interface *iface,
         stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
         if (t->tensors[i].data && !stitch_interface_tensor(iface, i, &info) && info.bytes != t->tensors[i].data_bytes)
             return stitch__err(t->ctx, err, STITCH_E_STATE,
-                               "tensor %s was set to %" PRIu64 " bytes of data, but has %" PRIu64 " bytes at these dims",
+                               "tensor %s was set to %" PRIu64 " bytes of data, but has %" PRIu64
+                               " bytes at these dims",
                                info.name, t->tensors[i].data_bytes, info.bytes);
     }
     return STITCH_OK;
@@ -166,7 +169,8 @@ int stitch_task_set_dim(stitch_task *t, const char *name, int64_t value, stitch_
         return rc;
     }
     if (t->dim_count >= STITCH__TASK_MAX_DIMS)
-        return stitch__err(t->ctx, err, STITCH_E_LIMIT, "dim %s: a task has at most %d dims", name, STITCH__TASK_MAX_DIMS);
+        return stitch__err(t->ctx, err, STITCH_E_LIMIT, "dim %s: a task has at most %d dims", name,
+                           STITCH__TASK_MAX_DIMS);
     if (stitch__grow(t->ctx, &t->dims, &t->dim_cap, t->dim_count + 1, sizeof(*t->dims)))
         return stitch__err_nomem(t->ctx, err);
     char *copy = stitch__strdup(t->ctx, name);
@@ -188,13 +192,14 @@ int stitch_task_set_reduced_dim(stitch_task *t, const char *name, int64_t value,
     int rc = STITCH_OK;
 
     if (!t || !name)
-        return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID, "stitch_task_set_reduced_dim: needs a task and a name");
+        return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID,
+                           "stitch_task_set_reduced_dim: needs a task and a name");
     d = find_dim(t, name);
     if (!d)
         return stitch__err(t->ctx, err, STITCH_E_NOT_FOUND, "reduced dim %s: the task has no dim of this name", name);
     if (value < 1 || value > d->value)
-        return stitch__err(t->ctx, err, STITCH_E_INVALID, "reduced dim %s: %" PRId64 " is not between 1 and %" PRId64, name,
-                           value, d->value);
+        return stitch__err(t->ctx, err, STITCH_E_INVALID, "reduced dim %s: %" PRId64 " is not between 1 and %" PRId64,
+                           name, value, d->value);
     t->hash[0] = 0;
     before = d->reduced;
     d->reduced = value;
@@ -215,8 +220,8 @@ int stitch_task_use_reduced(stitch_task *t, int reduced, stitch_error **err)
         return stitch__err(t->ctx, err, STITCH_E_STATE,
                            "task %s has no reduced dims; set some (\"reduced_dims\" in the file)", t->name);
     if (reduced && t->reference.kind == STITCH__COMPUTE_TENSORS)
-        return stitch__err(t->ctx, err, STITCH_E_STATE, "task %s: the recorded tensors of its reference have the full dims",
-                           t->name);
+        return stitch__err(t->ctx, err, STITCH_E_STATE,
+                           "task %s: the recorded tensors of its reference have the full dims", t->name);
     return rebuild(t, reduced != 0, err);
 }
 
@@ -264,14 +269,16 @@ int stitch_task_set_data(stitch_task *t, const char *name, const void *data, uin
     void *copy;
 
     if (!t || !name || (!data && bytes))
-        return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID, "stitch_task_set_data: needs a task, a name and data");
+        return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID,
+                           "stitch_task_set_data: needs a task, a name and data");
     if (stitch_interface_find(t->iface, name, &index) || stitch_interface_tensor(t->iface, index, &info))
         return stitch__err(t->ctx, err, STITCH_E_NOT_FOUND, "the task has no tensor %s to set data of", name);
     if (info.role != STITCH_TENSOR_INPUT && info.role != STITCH_TENSOR_WEIGHT)
-        return stitch__err(t->ctx, err, STITCH_E_INVALID, "tensor %s is neither input nor weight: its data cannot be set", name);
+        return stitch__err(t->ctx, err, STITCH_E_INVALID,
+                           "tensor %s is neither input nor weight: its data cannot be set", name);
     if (bytes != info.bytes)
-        return stitch__err(t->ctx, err, STITCH_E_INVALID, "tensor %s has %" PRIu64 " bytes, got %" PRIu64, name, info.bytes,
-                           bytes);
+        return stitch__err(t->ctx, err, STITCH_E_INVALID, "tensor %s has %" PRIu64 " bytes, got %" PRIu64, name,
+                           info.bytes, bytes);
     if (bytes > SIZE_MAX || !(copy = stitch__alloc(t->ctx, (size_t)bytes)))
         return stitch__err_nomem(t->ctx, err);
     memcpy(copy, data, (size_t)bytes);
@@ -288,7 +295,8 @@ int stitch_task_set_weights_file(stitch_task *t, const char *path, stitch_error 
     int rc;
 
     if (!t || !path)
-        return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID, "stitch_task_set_weights_file: needs a task and a path");
+        return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID,
+                           "stitch_task_set_weights_file: needs a task and a path");
     rc = stitch__safetensors_open(t->ctx, path, &st, err);
     if (rc)
         return rc;
@@ -342,9 +350,9 @@ int stitch_task_set_text(stitch_task *t, const char *description, const char *so
         return stitch__err(NULL, err, STITCH_E_INVALID, "stitch_task_set_text: task is NULL");
     if ((description && !stitch__utf8_valid(description, strlen(description))) ||
         (source && !stitch__utf8_valid(source, strlen(source))))
-        return stitch__err(t->ctx, err, STITCH_E_INVALID, "the %s of task %s is not UTF-8 text",
-                           description && !stitch__utf8_valid(description, strlen(description)) ? "description" : "source",
-                           t->name);
+        return stitch__err(
+            t->ctx, err, STITCH_E_INVALID, "the %s of task %s is not UTF-8 text",
+            description && !stitch__utf8_valid(description, strlen(description)) ? "description" : "source", t->name);
     if (description)
         rc = set_string(t, &t->description, description, err);
     if (!rc && source)
@@ -403,13 +411,15 @@ static int check_output_dtype(const stitch_task *t, int dtype, stitch_error **er
 static int set_reference(stitch_task *t, const stitch__compute *made, stitch_error **err)
 {
     if (t->reference.kind != STITCH__COMPUTE_NONE)
-        return stitch__err(t->ctx, err, STITCH_E_STATE, "task %s already has a reference; a task has exactly one", t->name);
+        return stitch__err(t->ctx, err, STITCH_E_STATE, "task %s already has a reference; a task has exactly one",
+                           t->name);
     t->reference = *made;
     t->hash[0] = 0;
     return STITCH_OK;
 }
 
-int stitch_task_set_reference_fn(stitch_task *t, stitch_reference_fn fn, void *userdata, int output_dtype, stitch_error **err)
+int stitch_task_set_reference_fn(stitch_task *t, stitch_reference_fn fn, void *userdata, int output_dtype,
+                                 stitch_error **err)
 {
     int rc;
     if (!t || !fn)
@@ -419,7 +429,8 @@ int stitch_task_set_reference_fn(stitch_task *t, stitch_reference_fn fn, void *u
     if (rc)
         return rc;
     return set_reference(
-        t, &(stitch__compute){.kind = STITCH__COMPUTE_FN, .fn = fn, .userdata = userdata, .output_dtype = output_dtype}, err);
+        t, &(stitch__compute){.kind = STITCH__COMPUTE_FN, .fn = fn, .userdata = userdata, .output_dtype = output_dtype},
+        err);
 }
 
 int stitch_task_set_reference_program(stitch_task *t, stitch_program *p, int output_dtype, stitch_error **err)
@@ -444,7 +455,8 @@ int stitch_task_set_reference_tensors(stitch_task *t, const char *path, stitch_e
         return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID,
                            "stitch_task_set_reference_tensors: needs a task and a path");
     if (t->reduced)
-        return stitch__err(t->ctx, err, STITCH_E_STATE, "recorded tensors have the full dims; leave the reduced ones first");
+        return stitch__err(t->ctx, err, STITCH_E_STATE,
+                           "recorded tensors have the full dims; leave the reduced ones first");
     rc = stitch__safetensors_open(t->ctx, path, &st, err);
     if (rc)
         return rc;
@@ -457,9 +469,11 @@ int stitch_task_set_reference_tensors(stitch_task *t, const char *path, stitch_e
 static int add_baseline(stitch_task *t, const char *name, int precision, stitch__compute made, stitch_error **err)
 {
     if (!*name || strlen(name) > 255 || !stitch__utf8_valid(name, strlen(name)))
-        return stitch__err(t->ctx, err, STITCH_E_INVALID, "the name of a baseline must be UTF-8 text of 1 to 255 bytes");
+        return stitch__err(t->ctx, err, STITCH_E_INVALID,
+                           "the name of a baseline must be UTF-8 text of 1 to 255 bytes");
     if (precision < STITCH_PRECISION_ANY || precision > STITCH_PRECISION_F16)
-        return stitch__err(t->ctx, err, STITCH_E_INVALID, "baseline %s: %d is no precision (stitch_precision)", name, precision);
+        return stitch__err(t->ctx, err, STITCH_E_INVALID, "baseline %s: %d is no precision (stitch_precision)", name,
+                           precision);
     for (size_t i = 0; i < t->baseline_count; i++)
         if (strcmp(t->baselines[i].name, name) == 0)
             return stitch__err(t->ctx, err, STITCH_E_INVALID, "there already is a baseline \"%s\"", name);
@@ -482,10 +496,12 @@ int stitch_task_add_baseline_fn(stitch_task *t, const char *name, int precision,
     if (!t || !name || !fn)
         return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID,
                            "stitch_task_add_baseline_fn: needs a task, a name and a function");
-    return add_baseline(t, name, precision, (stitch__compute){.kind = STITCH__COMPUTE_FN, .fn = fn, .userdata = userdata}, err);
+    return add_baseline(t, name, precision,
+                        (stitch__compute){.kind = STITCH__COMPUTE_FN, .fn = fn, .userdata = userdata}, err);
 }
 
-int stitch_task_add_baseline_program(stitch_task *t, const char *name, int precision, stitch_program *p, stitch_error **err)
+int stitch_task_add_baseline_program(stitch_task *t, const char *name, int precision, stitch_program *p,
+                                     stitch_error **err)
 {
     if (!t || !name || !p)
         return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID,

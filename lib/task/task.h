@@ -36,14 +36,16 @@ typedef struct stitch__safetensors {
     char *names;
 } stitch__safetensors;
 
-int stitch__safetensors_open(const stitch_context *ctx, const char *path, stitch__safetensors **out, stitch_error **err);
+int stitch__safetensors_open(const stitch_context *ctx, const char *path, stitch__safetensors **out,
+                             stitch_error **err);
 void stitch__safetensors_close(stitch__safetensors *st);
 /* Header text of `file_bytes` long file -> tensors. For tests and fuzzing without files. */
 int stitch__safetensors_parse(stitch__safetensors *st, const char *header, size_t len, stitch_error **err);
 const stitch__st_tensor *stitch__safetensors_find(const stitch__safetensors *st, const char *name); /* NULL: none */
 int stitch__safetensors_read(const stitch__safetensors *st, const stitch__st_tensor *t, uint64_t offset, void *data,
                              size_t bytes, stitch_error **err);
-/* The name is there with that dtype and shape. `any_float`: another floating dtype will do. `role` ("weight") is for messages. */
+/* The name is there with that dtype and shape. `any_float`: another floating dtype will do. `role` ("weight") is for
+ * messages. */
 int stitch__safetensors_match(const stitch__safetensors *st, const stitch_tensor_info *info, const char *role,
                               bool any_float, const stitch__st_tensor **out, stitch_error **err);
 /* Writes a file; for tests and for recording tensors. */
@@ -87,7 +89,7 @@ struct stitch_task {
     char *name, *description, *source;
     stitch__task_dim *dims;
     size_t dim_count, dim_cap;
-    stitch_interface *iface; /* at the current dims */
+    stitch_interface *iface;      /* at the current dims */
     stitch__task_tensor *tensors; /* one for each tensor of the interface */
     size_t tensor_cap;
     bool reduced;
@@ -101,7 +103,7 @@ struct stitch_task {
 };
 
 /* dist.c: names and checks of distributions */
-const char *stitch__dist_name(int kind); /* NULL if there is none */
+const char *stitch__dist_name(int kind);  /* NULL if there is none */
 int stitch__dist_parse(const char *name); /* STITCH_DIST_NONE if there is none */
 /* a and b with the defaults of stitch/task.h filled in. */
 stitch_dist stitch__dist_resolve(stitch_dist dist);
@@ -111,10 +113,13 @@ int stitch__dist_check(const stitch_context *ctx, const stitch_dist *dist, int d
 void stitch__dist_print(const stitch_dist *dist, char *out, size_t size);
 bool stitch__dtype_is_float(int dtype);
 
-/* A new interface like the task's own at the given dims; `output_dtype` replaces floating dtypes of outputs (NONE: none). */
-int stitch__task_interface(const stitch_task *t, bool reduced, int output_dtype, stitch_interface **out, stitch_error **err);
+/* A new interface like the task's own at the given dims; `output_dtype` replaces floating dtypes of outputs (NONE:
+ * none). */
+int stitch__task_interface(const stitch_task *t, bool reduced, int output_dtype, stitch_interface **out,
+                           stitch_error **err);
 bool stitch__task_has_reduced(const stitch_task *t);
-/* Everything a verification needs is there: an output, a reference, data or a distribution for every input and weight. */
+/* Everything a verification needs is there: an output, a reference, data or a distribution for every input and weight.
+ */
 int stitch__task_check(const stitch_task *t, stitch_error **err);
 /* True if no input depends on the seed (all of them are recorded). */
 bool stitch__task_inputs_fixed(const stitch_task *t);
@@ -126,23 +131,26 @@ int stitch__precision_parse(const char *name); /* -1 if there is none */
 
 /* How the data of a trial differs from what the task declares. Only tensors of floating type are changed. */
 typedef struct stitch__variant {
-    double scale;         /* multiplies normal and uniform values; 0: 1 */
+    double scale;            /* multiplies normal and uniform values; 0: 1 */
     const stitch_dist *dist; /* instead of normal and uniform; NULL: none */
 } stitch__variant;
 
 /* Element `index` onwards of a tensor, on the host: the same bits as the device. `out` holds `count` elements. */
-int stitch__generate_host(const stitch_context *ctx, const stitch_tensor_info *info, const stitch_dist *dist, double scale,
-                          uint64_t seed, uint32_t tensor, uint64_t index, uint64_t count, void *out, stitch_error **err);
+int stitch__generate_host(const stitch_context *ctx, const stitch_tensor_info *info, const stitch_dist *dist,
+                          double scale, uint64_t seed, uint32_t tensor, uint64_t index, uint64_t count, void *out,
+                          stitch_error **err);
 /* The same on the device: enqueues a kernel on `stream`. */
-int stitch__generate_device(stitch__device *dev, CUstream stream, const stitch_tensor_info *info, const stitch_dist *dist,
-                            double scale, uint64_t seed, uint32_t tensor, CUdeviceptr out, stitch_error **err);
-/* Fills tensor `index` of the task: set data, recorded tensors, weights file, or its distribution, in this order; states
- * and outputs become zeros. Recorded data is copied synchronously; everything else is enqueued on `stream`. */
+int stitch__generate_device(stitch__device *dev, CUstream stream, const stitch_tensor_info *info,
+                            const stitch_dist *dist, double scale, uint64_t seed, uint32_t tensor, CUdeviceptr out,
+                            stitch_error **err);
+int stitch__generate_warm(stitch__device *dev); /* compiles and loads the kernel */
+/* Fills tensor `index` of the task: set data, recorded tensors, weights file, or its distribution, in this order;
+ * states and outputs become zeros. Everything is in order of `stream`. */
 int stitch__task_fill(const stitch_task *t, stitch__device *dev, CUstream stream, size_t index, uint64_t seed,
                       const stitch__variant *variant, CUdeviceptr ptr, stitch_error **err);
-/* Copies a tensor of a file to the device, synchronously. */
-int stitch__upload(stitch__device *dev, const stitch__safetensors *st, const stitch__st_tensor *t, CUdeviceptr ptr,
-                   stitch_error **err);
+/* Copies a tensor of a file to the device in stream order; the host's part is done on return. */
+int stitch__upload(stitch__device *dev, CUstream stream, const stitch__safetensors *st, const stitch__st_tensor *t,
+                   CUdeviceptr ptr, stitch_error **err);
 /* Seed number `n` of a purpose, derived from the master seed. */
 uint64_t stitch__seed_derive(uint64_t master, uint64_t purpose, uint64_t n);
 

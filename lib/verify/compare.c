@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Launching compare.cu: streaming comparison of outputs, hashes of inputs.
+ */
+#include "verify/verify.h"
+
+#include <math.h>
+
+extern const char stitch__verify_compare[];
+
+_Static_assert(sizeof(stitch__comparison) == 23 * 8, "compare.cu has the same struct");
+
+enum { KERNEL_COMPARE, KERNEL_FOLD, KERNEL_HASH };
+
+static int kernels_get(stitch__device *dev, const stitch__kernels **out, stitch_error **err)
+{
+    static const char *const names[] = {"stitch_compare", "stitch_compare_fold", "stitch_hash"};
+    const char *const parts[] = {stitch__task_convert, stitch__verify_compare};
+    return stitch__kernels_get(dev, STITCH__SLOT_VERIFY, parts, STITCH__COUNT(parts), names, STITCH__COUNT(names), out,
+                               err);
+}
+
+int stitch__compare_warm(stitch__device *dev)
+{
+    const stitch__kernels *kernels;
+    return kernels_get(dev, &kernels, NULL);
+}
+
+int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, CUstream stream, size_t hash_count,
+                            stitch_error **err)
+{
+    const stitch__kernels *kernels;
+    int rc = kernels_get(dev, &kernels, err);
+
+    c->dev = dev;
+    c->grid = stitch__kernels_grid(dev, UINT64_MAX);
+    c->hash_count = hash_count;
+    if (!rc)
+        rc = stitch__mem_alloc(dev, c->grid * sizeof(stitch__comparison), "partial comparisons", &c->partials, err);
+    if (!rc)
+        rc = stitch__mem_alloc(dev, sizeof(stitch__comparison), "comparison", &c->result, err);
+    if (!rc)
+        rc = stitch__mem_alloc(dev, (hash_count ? hash_count : 1) * sizeof(uint64_t), "input hashes", &c->hashes, err);
+    /* Places of outputs stay unused, but are read with the others. */
+    if (!rc)
+        rc = stitch__cu_check(dev, dev->drv->MemsetD32Async(c->hashes, 0, 2 * (hash_count ? hash_count : 1), stream),
+                              err, "clearing hashes");
+    if (rc)
+        stitch__comparator_close(c);
+    return rc;
+}
+
+void stitch__comparator_close(stitch__comparator *c)
+{
+    if (!c->dev)
+        return;
+    stitch__mem_free(c->dev, c->partials);
+    stitch__mem_free(c->dev, c->result);
+    stitch__mem_free(c->dev, c->hashes);
+    memset(c, 0, sizeof(*c));
+}
+
+static uint64_t poison_word(int byte, size_t size)
+{
+    uint64_t word = 0;
+    for (size_t k = 0; k < size; k++)
+        word = word << 8 | (uint64_t)byte;
+    return word;
+}
+
+int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *name,
+                    CUdeviceptr got, int got_dtype, CUdeviceptr again, CUdeviceptr want, int want_dtype, uint64_t count,
+                    double atol, double rtol, stitch__comparison *out, stitch_error **err)
+{
+    const stitch__kernels *kernels;
+    stitch__device *dev = c->dev;
+    int size = (int)stitch_dtype_size(got_dtype);
+    uint64_t poison_a = poison_word(STITCH__POISON_A, (size_t)size),
+             poison_b = poison_word(STITCH__POISON_B, (size_t)size);
+    unsigned grid = stitch__kernels_grid(dev, count);
+    void *compare_args[] = {&got,   &got_dtype, &size, &again,    &want,     &want_dtype,
+                            &count, &atol,      &rtol, &poison_a, &poison_b, &c->partials};
+    void *fold_args[] = {&c->partials, &grid, &c->result};
+    int rc = kernels_get(dev, &kernels, err);
+
+    memset(out, 0, sizeof(*out));
+    if (rc)
+        return rc;
+    rc = stitch__cu_checkf(
+        dev,
+        dev->drv->LaunchKernel(kernels->kernels[KERNEL_COMPARE], grid, 1, 1, 256, 1, 1, 0, stream, compare_args, NULL),
+        err, "launching the comparison of %s", name);
+    if (!rc)
+        rc = stitch__cu_checkf(
+            dev, dev->drv->LaunchKernel(kernels->kernels[KERNEL_FOLD], 1, 1, 1, 256, 1, 1, 0, stream, fold_args, NULL),
+            err, "launching the comparison of %s", name);
+    if (!rc)
+        rc = stitch__stream_wait(dev, stream, scope, "comparing outputs", err);
+    if (!rc)
+        rc = stitch__cu_checkf(dev, dev->drv->MemcpyDtoH(out, c->result, sizeof(*out)), err,
+                               "reading the comparison of %s", name);
+    return rc;
+}
+
+int stitch__hash_enqueue(stitch__comparator *c, CUstream stream, CUdeviceptr data, uint64_t bytes, uint64_t seed,
+                         size_t slot, stitch_error **err)
+{
+    const stitch__kernels *kernels;
+    stitch__device *dev = c->dev;
+    CUdeviceptr out = c->hashes + slot * sizeof(uint64_t);
+    void *args[] = {&data, &bytes, &seed, &out};
+    int rc = kernels_get(dev, &kernels, err);
+
+    if (!rc)
+        rc = stitch__cu_check(dev, dev->drv->MemsetD32Async(out, 0, 2, stream), err, "clearing a hash");
+    if (!rc)
+        rc = stitch__cu_check(dev,
+                              dev->drv->LaunchKernel(kernels->kernels[KERNEL_HASH],
+                                                     stitch__kernels_grid(dev, bytes / 8 + 1), 1, 1, 256, 1, 1, 0,
+                                                     stream, args, NULL),
+                              err, "launching the hash of an input");
+    return rc;
+}
+
+int stitch__hash_fetch(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *what,
+                       uint64_t *out, stitch_error **err)
+{
+    stitch__device *dev = c->dev;
+    int rc = stitch__stream_wait(dev, stream, scope, what, err);
+    if (!rc && c->hash_count)
+        rc = stitch__cu_check(dev, dev->drv->MemcpyDtoH(out, c->hashes, c->hash_count * sizeof(*out)), err,
+                              "reading hashes");
+    return rc;
+}
+
+bool stitch__compare_one(double got, double want, double atol, double rtol)
+{
+    if (isnan(want) || isnan(got))
+        return isnan(want) && isnan(got);
+    if (isinf(want) || isinf(got))
+        return got == want;
+    return fabs(got - want) <= atol + rtol * fabs(want);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Comparison of outputs and hashes of inputs. Compiled by the library at run time, after convert.h. Every result is the
+ * same from run to run: partial results are put together in a fixed order, and the hash is a sum of integers.
+ */
+struct stitch_comparison {
+    stitch_u64 elements, mismatches, first, last, worst, nan_got, nan_want, inf_got, inf_want, unwritten, unwritten_first, differ;
+    double max_abs, max_rel, sum_abs, sum_rel;
+    stitch_u64 finite, rel_count;
+    double worst_key, worst_got, worst_want, first_got, first_want;
+};
+
+#define NONE 0xffffffffffffffffull
+#define INF  __longlong_as_double(0x7ff0000000000000ll)
+
+static __device__ void clear(stitch_comparison *r)
+{
+    r->elements = r->mismatches = r->nan_got = r->nan_want = r->inf_got = r->inf_want = r->unwritten = r->differ = 0;
+    r->first = r->worst = r->unwritten_first = NONE;
+    r->last = 0;
+    r->max_abs = r->max_rel = r->sum_abs = r->sum_rel = 0;
+    r->finite = r->rel_count = 0;
+    r->worst_key = -1;
+    r->worst_got = r->worst_want = r->first_got = r->first_want = 0;
+}
+
+static __device__ void merge(stitch_comparison *r, const stitch_comparison *o)
+{
+    r->elements += o->elements;
+    r->mismatches += o->mismatches;
+    r->nan_got += o->nan_got;
+    r->nan_want += o->nan_want;
+    r->inf_got += o->inf_got;
+    r->inf_want += o->inf_want;
+    r->unwritten += o->unwritten;
+    r->differ += o->differ;
+    r->sum_abs += o->sum_abs;
+    r->sum_rel += o->sum_rel;
+    r->finite += o->finite;
+    r->rel_count += o->rel_count;
+    if (o->max_abs > r->max_abs)
+        r->max_abs = o->max_abs;
+    if (o->max_rel > r->max_rel)
+        r->max_rel = o->max_rel;
+    if (o->unwritten_first < r->unwritten_first)
+        r->unwritten_first = o->unwritten_first;
+    if (o->last > r->last)
+        r->last = o->last;
+    if (o->first < r->first) {
+        r->first = o->first;
+        r->first_got = o->first_got;
+        r->first_want = o->first_want;
+    }
+    if (o->worst_key > r->worst_key || (o->worst_key == r->worst_key && o->worst < r->worst)) {
+        r->worst_key = o->worst_key;
+        r->worst = o->worst;
+        r->worst_got = o->worst_got;
+        r->worst_want = o->worst_want;
+    }
+}
+
+static __device__ stitch_u64 raw(const void *data, stitch_u64 i, int size)
+{
+    switch (size) {
+    case 8: return ((const stitch_u64 *)data)[i];
+    case 4: return ((const stitch_u32 *)data)[i];
+    case 2: return ((const unsigned short *)data)[i];
+    default: return ((const unsigned char *)data)[i];
+    }
+}
+
+/* How far an element is from what is wanted, as a multiple of the tolerance; mismatches are above 1. */
+static __device__ void element(stitch_comparison *r, stitch_u64 i, double got, double want, double exact, double atol, double rtol)
+{
+    bool got_nan = got != got, want_nan = want != want, got_inf = fabs(got) == INF, want_inf = fabs(want) == INF, bad;
+    double key = 0;
+    r->nan_got += got_nan;
+    r->nan_want += want_nan;
+    r->inf_got += got_inf;
+    r->inf_want += want_inf;
+    if (got_nan || want_nan || got_inf || want_inf) {
+        bad = !(got_nan && want_nan) && got != want;
+        key = bad ? INF : 0;
+    } else {
+        double error = exact > 0 ? exact : fabs(got - want), size = fabs(want), tolerance = atol + rtol * size;
+        bad = error > tolerance;
+        key = error == 0 ? 0 : tolerance > 0 ? error / tolerance : 1e300;
+        if (bad && key <= 1)
+            key = 1.0000000000000002;
+        r->finite++;
+        r->sum_abs += error;
+        if (error > r->max_abs)
+            r->max_abs = error;
+        if (size > atol) {
+            double relative = error / size;
+            r->rel_count++;
+            r->sum_rel += relative;
+            if (relative > r->max_rel)
+                r->max_rel = relative;
+        }
+    }
+    r->elements++;
+    if (bad) {
+        r->mismatches++;
+        if (r->first == NONE) {
+            r->first = i;
+            r->first_got = got;
+            r->first_want = want;
+        }
+        r->last = i;
+    }
+    if (key > r->worst_key) {
+        r->worst_key = key;
+        r->worst = i;
+        r->worst_got = got;
+        r->worst_want = want;
+    }
+}
+
+static __device__ void fold(stitch_comparison *shared, const stitch_comparison *mine, stitch_comparison *out)
+{
+    shared[threadIdx.x] = *mine;
+    for (unsigned half = blockDim.x / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            merge(&shared[threadIdx.x], &shared[threadIdx.x + half]);
+    }
+    if (threadIdx.x == 0)
+        *out = shared[0];
+}
+
+extern "C" __global__ void stitch_compare(const void *got, int got_dtype, int got_size, const void *again, const void *want,
+                                          int want_dtype, stitch_u64 count, double atol, double rtol, stitch_u64 poison_a,
+                                          stitch_u64 poison_b, stitch_comparison *partials)
+{
+    __shared__ stitch_comparison shared[256];
+    stitch_comparison mine;
+    stitch_u64 step = (stitch_u64)gridDim.x * blockDim.x;
+    clear(&mine);
+    for (stitch_u64 i = (stitch_u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        stitch_u64 bits = raw(got, i, got_size);
+        double exact = 0;
+        bool unwritten = bits == poison_a;
+        if (again) {
+            stitch_u64 bits_again = raw(again, i, got_size);
+            unwritten = unwritten && bits_again == poison_b;
+            mine.differ += !unwritten && bits != bits_again;
+        }
+        if (unwritten) {
+            mine.unwritten++;
+            if (mine.unwritten_first == NONE)
+                mine.unwritten_first = i;
+        }
+        /* Doubles cannot tell large neighbours of int64 apart. */
+        if (got_dtype == DT_I64 && want_dtype == DT_I64 && bits != raw(want, i, 8)) {
+            exact = fabs(stitch_load(got, i, got_dtype) - stitch_load(want, i, want_dtype));
+            exact = exact < 1 ? 1 : exact;
+        }
+        element(&mine, i, stitch_load(got, i, got_dtype), stitch_load(want, i, want_dtype), exact, atol, rtol);
+    }
+    fold(shared, &mine, &partials[blockIdx.x]);
+}
+
+extern "C" __global__ void stitch_compare_fold(const stitch_comparison *partials, unsigned count, stitch_comparison *out)
+{
+    __shared__ stitch_comparison shared[256];
+    stitch_comparison mine;
+    clear(&mine);
+    for (unsigned i = threadIdx.x; i < count; i += blockDim.x)
+        merge(&mine, &partials[i]);
+    fold(shared, &mine, out);
+}
+
+static __device__ stitch_u64 mix(stitch_u64 x)
+{
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+/* Adds to *out, which starts at zero: a sum of hashes of (place, word), whatever the order. */
+extern "C" __global__ void stitch_hash(const void *data, stitch_u64 bytes, stitch_u64 seed, stitch_u64 *out)
+{
+    stitch_u64 words = bytes / 8, step = (stitch_u64)gridDim.x * blockDim.x, sum = 0;
+    stitch_u64 start = (stitch_u64)blockIdx.x * blockDim.x + threadIdx.x;
+    for (stitch_u64 i = start; i < words; i += step)
+        sum += mix(((const stitch_u64 *)data)[i] + mix(seed + i * 0x9e3779b97f4a7c15ull));
+    if (start == 0 && bytes % 8) {
+        stitch_u64 tail = 0;
+        for (stitch_u64 k = words * 8; k < bytes; k++)
+            tail = tail << 8 | ((const unsigned char *)data)[k];
+        sum += mix(tail + mix(seed + words * 0x9e3779b97f4a7c15ull + 1));
+    }
+    for (int lane = 16; lane; lane /= 2)
+        sum += __shfl_down_sync(0xffffffffu, sum, lane);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd(out, sum);
+}

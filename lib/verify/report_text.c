@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The report in a few lines for people, and the phrases that it shares with the feedback for models.
+ */
+#include "verify/verify.h"
+
+void stitch__print_index(const stitch__tensor_row *t, uint64_t index, char *out, size_t size)
+{
+    uint64_t parts[STITCH_MAX_RANK];
+    size_t used = (size_t)snprintf(out, size, "%.64s[", t->name);
+    for (size_t k = t->rank; k-- > 0;) {
+        uint64_t extent = t->shape[k] > 0 ? (uint64_t)t->shape[k] : 1;
+        parts[k] = index % extent;
+        index /= extent;
+    }
+    for (size_t k = 0; k < t->rank && used < size; k++)
+        used += (size_t)snprintf(out + used, size - used, "%s%" PRIu64, k ? ", " : "", parts[k]);
+    if (used < size)
+        snprintf(out + used, size - used, "]");
+}
+
+void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const stitch__trial_output *o)
+{
+    const stitch__tensor_row *t = &r->tensors[o->tensor];
+    const stitch__comparison *c = &o->c;
+    char first[256], last[256], worst[256];
+
+    if (!c->mismatches) {
+        if (c->unwritten)
+            stitch__buf_printf(b, "output %s: %" PRIu64 " of %" PRIu64 " elements were never written", t->name,
+                               c->unwritten, c->elements);
+        else
+            stitch__buf_printf(b, "output %s: all %" PRIu64 " elements within the tolerance, largest error %.3g",
+                               t->name, c->elements, c->max_abs);
+        return;
+    }
+    stitch__print_index(t, c->first, first, sizeof(first));
+    stitch__print_index(t, c->last, last, sizeof(last));
+    if (c->unwritten == c->elements) {
+        stitch__buf_printf(b, "output %s: none of its %" PRIu64 " elements was written", t->name, c->elements);
+        return;
+    }
+    stitch__buf_printf(
+        b, "output %s: %" PRIu64 " of %" PRIu64 " elements are wrong (tolerance atol %g + rtol %g * |want|)", t->name,
+        c->mismatches, c->elements, r->atol, r->rtol);
+    if (c->unwritten) {
+        stitch__print_index(t, c->unwritten_first, worst, sizeof(worst));
+        stitch__buf_printf(b, "; %" PRIu64 " were never written, the first is %s", c->unwritten, worst);
+    }
+    if (c->nan_got > c->unwritten && c->nan_got > c->nan_want)
+        stitch__buf_printf(b, "; %" PRIu64 " are NaN where the reference has %" PRIu64, c->nan_got, c->nan_want);
+    if (c->inf_got > c->inf_want)
+        stitch__buf_printf(b, "; %" PRIu64 " are infinite where the reference has %" PRIu64, c->inf_got, c->inf_want);
+    stitch__buf_printf(b, "; first wrong %s = %.9g, want %.9g", first, c->first_got, c->first_want);
+    if (c->mismatches > 1)
+        stitch__buf_printf(b, "; last wrong %s", last);
+    if (c->worst != c->first && c->worst != UINT64_MAX) {
+        stitch__print_index(t, c->worst, worst, sizeof(worst));
+        stitch__buf_printf(b, "; worst %s = %.9g, want %.9g", worst, c->worst_got, c->worst_want);
+    }
+    stitch__buf_printf(b, "; largest absolute error %.3g, relative %.3g", c->max_abs, c->max_rel);
+}
+
+static void put_stages(stitch__buf *b, const stitch_report *r)
+{
+    for (int i = 1; i < STITCH_STAGE_COUNT; i++) {
+        const char *message = r->stages[i].message ? r->stages[i].message : "";
+        if (r->stages[i].status == STITCH_STAGE_NOT_RUN)
+            continue;
+        stitch__buf_printf(b, "  %-9s %-8s %9.1f ms%s", stitch_stage_name(i),
+                           stitch__stage_status_name(r->stages[i].status), r->stages[i].ms, *message ? "  " : "");
+        stitch__buf_puts_clean(b, message, strlen(message), 300);
+        stitch__buf_putc(b, '\n');
+    }
+}
+
+static void put_times(stitch__buf *b, const stitch_report *r)
+{
+    const stitch__timing *c = &r->candidate;
+    if (!c->count)
+        return;
+    stitch__buf_printf(b, "time: %.2f us (5-95 %%: %.2f to %.2f, %zu runs), task precision %s\n", c->median, c->low,
+                       c->high, c->count, stitch__precision_name(r->precision));
+    for (size_t i = 0; i < r->baseline_count; i++) {
+        const stitch__timing *t = &r->baselines[i];
+        if (!t->count)
+            continue;
+        stitch__buf_printf(b, "  %.2f x against %s (precision %s): %.2f us (%.2f to %.2f)\n",
+                           c->median > 0 ? t->median / c->median : 0, t->name,
+                           t->precision < 0 ? "of the reference" : stitch__precision_name(t->precision), t->median,
+                           t->low, t->high);
+    }
+}
+
+char *stitch__report_to_text(const stitch_report *r)
+{
+    stitch__buf b;
+    const stitch__trial *failed = stitch__report_failed_trial(r);
+
+    stitch__buf_init(&b, r->ctx);
+    if (r->failed_stage)
+        stitch__buf_printf(&b, "FAILED at %s (%s)\n", stitch_stage_name(r->failed_stage),
+                           stitch_status_name(r->failed_status));
+    else if (r->stages[STITCH_STAGE_CORRECT].status == STITCH_STAGE_PASSED)
+        stitch__buf_puts(&b, "PASSED: the program is correct\n");
+    else
+        stitch__buf_puts(&b, "NOTHING FAILED, but correctness was not tested\n");
+    if (r->device_name)
+        stitch__buf_printf(&b, "on %s (%s%s), task %s%s\n", r->device_name, r->device_arch ? r->device_arch : "?",
+                           r->simulated ? ", simulated" : "", r->task_name ? r->task_name : "?",
+                           r->reduced ? " at its reduced dims" : "");
+    put_stages(&b, r);
+    for (size_t k = 0; failed && k < failed->output_count; k++) {
+        stitch__buf_puts(&b, "  ");
+        stitch__describe_comparison(&b, r, &failed->outputs[k]);
+        stitch__buf_putc(&b, '\n');
+    }
+    put_times(&b, r);
+    for (size_t i = 0; i < r->note_count; i++)
+        stitch__buf_printf(&b, "note: %s\n", r->notes[i]);
+    return stitch__buf_take(&b, NULL);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Stages validate, compile, load and prepare.
+ */
+#include "verify/verify.h"
+
+int stitch__stage_validate(stitch__verify *v, stitch_error **err)
+{
+    stitch_error *why = NULL;
+    int rc = stitch_program_validate(v->program, v->task->iface, v->dev ? v->dev->info.arch : NULL, &why);
+
+    if (rc && *stitch_error_details(why)) {
+        int set = stitch__report_set(v->report, &v->report->findings, stitch_error_details(why), 16384, err);
+        if (set) {
+            stitch_error_free(why);
+            return set;
+        }
+    }
+    return stitch__stage_judge(v, STITCH_STAGE_VALIDATE, rc, &why, err);
+}
+
+/* ---- compile ----------------------------------------------------------------------------------------------------- */
+
+static int take_kernels(stitch__verify *v, const stitch_image *image, stitch_error **err)
+{
+    stitch_report *r = v->report;
+    size_t count = stitch_image_kernel_count(image);
+
+    r->kernels = stitch__calloc(v->ctx, count ? count : 1, sizeof(*r->kernels));
+    if (!r->kernels)
+        return stitch__err_nomem(v->ctx, err);
+    for (size_t i = 0; i < count; i++) {
+        stitch_kernel_info info = STITCH_KERNEL_INFO_INIT;
+        stitch__kernel_row *row = &r->kernels[r->kernel_count];
+        int rc;
+        if (stitch_image_kernel(image, i, &info))
+            continue;
+        rc = stitch__report_set(r, &row->name, info.name, 240, err);
+        if (rc)
+            return rc;
+        row->registers = info.registers;
+        row->static_shared = info.static_shared;
+        row->local = info.local;
+        row->spill_stores = info.spill_stores;
+        row->spill_loads = info.spill_loads;
+        row->max_threads = info.max_threads;
+        r->kernel_count++;
+    }
+    r->compile_cached = stitch_image_cached(image) != 0;
+    return STITCH_OK;
+}
+
+static int take_diagnostics(stitch__verify *v, const stitch_image *image, stitch_error **err)
+{
+    for (size_t i = 0; i < stitch_image_diagnostic_count(image); i++) {
+        stitch_diagnostic d = STITCH_DIAGNOSTIC_INIT;
+        int rc = stitch_image_diagnostic(image, i, &d);
+        if (!rc)
+            rc = stitch__report_add_diag(v->report, &d, stitch_program_source(v->program), err);
+        if (rc)
+            return rc;
+    }
+    return STITCH_OK;
+}
+
+int stitch__stage_compile(stitch__verify *v, stitch_error **err)
+{
+    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    stitch_error *why = NULL;
+    int taken = STITCH_OK, rc;
+
+    options.arch = v->dev ? v->dev->info.arch : "sm_90"; /* without a device: something that many have */
+    options.cancel = v->options.cancel;
+    options.timeout_ms = stitch__scope_left_ms(&v->scope, INT64_MAX);
+    rc = stitch_program_compile(v->program, &options, &v->image, &why);
+    if (v->image) {
+        taken = take_diagnostics(v, v->image, err);
+        if (!taken && rc != STITCH_E_COMPILE)
+            taken = take_kernels(v, v->image, err);
+    }
+    if (!taken && rc && rc != STITCH_E_COMPILE && *stitch_error_details(why))
+        taken = stitch__report_set(v->report, &v->report->findings, stitch_error_details(why), 16384, err);
+    if (taken) {
+        stitch_error_free(why);
+        return taken;
+    }
+    return stitch__stage_judge(v, STITCH_STAGE_COMPILE, rc, &why, err);
+}
+
+/* ---- load, prepare ----------------------------------------------------------------------------------------------- */
+
+int stitch__stage_load(stitch__verify *v, stitch_error **err)
+{
+    stitch_executor_options options = STITCH_EXECUTOR_OPTIONS_INIT;
+    stitch_error *why = NULL;
+    int rc = stitch__sets_open(v, err);
+
+    if (rc)
+        return rc;
+    options.ops = v->options.ops;
+    options.op_count = v->options.op_count;
+    options.max_plans = 1;
+    rc = stitch_executor_new(v->ctx, v->program, &options, &v->executor, &why);
+    return stitch__stage_judge(v, STITCH_STAGE_LOAD, rc, &why, err);
+}
+
+int stitch__stage_prepare(stitch__verify *v, stitch_error **err)
+{
+    stitch_executor_stats stats = STITCH_EXECUTOR_STATS_INIT;
+    stitch_error *why = NULL;
+    int64_t start;
+    int code = STITCH_OK, rc;
+
+    /* What came before on the stream must not count. */
+    rc = stitch__clear_states(v, v->first, err);
+    if (!rc)
+        rc = stitch__poison(v, v->first, NULL, STITCH__POISON_A, err);
+    if (!rc)
+        rc = stitch__hash_tensors(v, true, v->hashes, err);
+    if (rc)
+        return rc;
+    start = stitch__now_ns();
+    code = stitch__bind(v, v->executor, v->first, true, &why);
+    if (!code)
+        code = stitch_executor_prepare(v->executor, (stitch_stream)v->stream, &why);
+    if (!code)
+        rc = stitch__wait_candidate(v, "preparing the program", &code, &why, err);
+    if (rc)
+        return rc;
+    v->report->prepare_us = (double)(stitch__now_ns() - start) / 1000;
+    if (!code && stitch_executor_stats_get(v->executor, &stats) == STITCH_OK) {
+        v->report->workspace_bytes = stats.workspace_bytes;
+        v->report->library_workspace_bytes = stats.library_workspace_bytes;
+        v->report->launches = stats.launches;
+        v->report->prepare_launches = stats.prepare_launches;
+    }
+    if (!code) {
+        rc = stitch__hash_tensors(v, true, v->hashes_after, err);
+        for (size_t i = 0; !rc && !code && i < v->count; i++)
+            if (v->hashes[i] != v->hashes_after[i])
+                code = stitch__err(v->ctx, &why, STITCH_E_VALIDATE, "prepare changed %s %s, which it may only read",
+                                   v->infos[i].role == STITCH_TENSOR_WEIGHT ? "weight" : "input", v->infos[i].name);
+        if (rc)
+            return rc;
+    }
+    return stitch__stage_judge(v, STITCH_STAGE_PREPARE, code, &why, err);
+}

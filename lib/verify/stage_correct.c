@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Stage correct: trials with fresh inputs against the reference.
+ */
+#include "verify/verify.h"
+
+/* One run of the candidate on the inputs that are there, into `set`, poisoned before. */
+static int run_candidate(stitch__verify *v, const CUdeviceptr *set, int poison, int *code, stitch_error **why,
+                         stitch_error **err)
+{
+    int rc = stitch__poison(v, set, NULL, poison, err);
+
+    *code = STITCH_OK;
+    if (rc)
+        return rc;
+    *code = stitch__bind(v, v->executor, set, false, why);
+    if (!*code)
+        *code = stitch_executor_run(v->executor, (stitch_stream)v->stream, why);
+    if (!*code)
+        rc = stitch__wait_candidate(v, "running the program", code, why, err);
+    return rc;
+}
+
+/* The candidate wrote to what it may only read. */
+static int check_unchanged(stitch__verify *v, stitch__trial *t, stitch_error **err)
+{
+    int rc = stitch__hash_tensors(v, true, v->hashes_after, err);
+    stitch__buf b;
+
+    for (size_t i = 0; !rc && !t->note && i < v->count; i++) {
+        if (v->hashes[i] == v->hashes_after[i])
+            continue;
+        stitch__buf_init(&b, v->ctx);
+        stitch__buf_printf(&b, "the program changed its %s %s, which it may only read",
+                           v->infos[i].role == STITCH_TENSOR_WEIGHT ? "weight" : "input", v->infos[i].name);
+        t->note = stitch__buf_take(&b, NULL);
+        if (!t->note)
+            rc = stitch__err_nomem(v->ctx, err);
+    }
+    return rc;
+}
+
+/* Figures of a later step of the same trial (tasks with states): the worse one stays. */
+static void keep_worse(stitch__trial_output *kept, const stitch__trial_output *now, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        if (now[k].c.mismatches > kept[k].c.mismatches || now[k].c.unwritten > kept[k].c.unwritten ||
+            (now[k].c.mismatches == kept[k].c.mismatches && now[k].c.worst_key > kept[k].c.worst_key))
+            kept[k] = now[k];
+}
+
+/* One step: candidate twice, reference once, comparison. */
+static int step(stitch__verify *v, stitch__trial *t, uint64_t seed, const stitch__variant *variant,
+                stitch__trial_output *outputs, int *code, stitch_error **why, stitch_error **err)
+{
+    int rc = stitch__fill_inputs(v, seed, variant, err);
+
+    if (!rc)
+        rc = stitch__hash_tensors(v, true, v->hashes, err);
+    if (!rc)
+        rc = run_candidate(v, v->first, STITCH__POISON_A, code, why, err);
+    if (!rc && !*code)
+        rc = run_candidate(v, v->again, STITCH__POISON_B, code, why, err);
+    if (!rc && !*code)
+        rc = check_unchanged(v, t, err);
+    if (rc || *code || t->note)
+        return rc;
+    rc = stitch__oracle_run(v->oracle, v->stream, err);
+    if (!rc)
+        rc = stitch__stream_wait(v->dev, v->stream, &v->scope, "running the reference", err);
+    if (!rc)
+        rc = stitch__compare_set(v, v->first, NULL, v->again, outputs, err);
+    return rc;
+}
+
+/* Several steps where there are states that live from run to run. */
+static int run_trial(stitch__verify *v, stitch__trial *t, const stitch__variant *variant, int *code, stitch_error **why,
+                     stitch_error **err)
+{
+    int steps = v->has_states ? 3 : 1, rc;
+    stitch__trial_output *now = stitch__calloc(v->ctx, t->output_count ? t->output_count : 1, sizeof(*now));
+
+    *code = STITCH_OK;
+    if (!now)
+        return stitch__err_nomem(v->ctx, err);
+    rc = stitch__clear_states(v, v->first, err);
+    if (!rc)
+        rc = stitch__clear_states(v, v->again, err);
+    if (!rc)
+        rc = stitch__clear_states(v, v->want, err);
+    for (int s = 0; !rc && !*code && !t->note && s < steps; s++) {
+        uint64_t seed = s ? stitch__seed_derive(t->seed, STITCH__SEED_TRIAL, (uint64_t)s) : t->seed;
+        rc = step(v, t, seed, variant, now, code, why, err);
+        if (s == 0)
+            memcpy(t->outputs, now, t->output_count * sizeof(*now));
+        else
+            keep_worse(t->outputs, now, t->output_count);
+    }
+    stitch_free(now);
+    t->ran = !rc && !*code;
+    t->passed = t->ran && !t->note;
+    for (size_t k = 0; k < t->output_count; k++) {
+        const stitch__comparison *c = &t->outputs[k].c;
+        if (c->mismatches || c->unwritten)
+            t->passed = false;
+        if (t->strict && c->differ)
+            v->report->repeatable = false;
+    }
+    return rc;
+}
+
+/* Information only: other magnitudes and distributions than the task declares. */
+static int robust_trials(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
+{
+    static const stitch_dist sparse = {.kind = STITCH_DIST_BERNOULLI, .a = 0.05};
+    static const struct {
+        const char *kind;
+        stitch__variant variant;
+    } kinds[] = {{"large (64 times the declared magnitude)", {.scale = 64}},
+                 {"sparse (5 % ones, else zeros)", {.dist = &sparse}}};
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; !rc && !*code && i < STITCH__COUNT(kinds); i++) {
+        stitch__trial *t = stitch__report_add_trial(v->report, kinds[i].kind, false, stitch__output_count(v));
+        if (!t)
+            return stitch__err_nomem(v->ctx, err);
+        t->seed = stitch__seed_derive(v->options.seed, STITCH__SEED_ROBUST, i);
+        rc = run_trial(v, t, &kinds[i].variant, code, why, err);
+    }
+    return rc;
+}
+
+/* The stage's message: the first failing trial in a line. */
+static int failure_message(stitch__verify *v, stitch_error **why)
+{
+    const stitch__trial *t = stitch__report_failed_trial(v->report);
+    stitch__buf b;
+    char *text;
+    int rc;
+
+    stitch__buf_init(&b, v->ctx);
+    if (t->note) {
+        stitch__buf_puts(&b, t->note);
+    } else {
+        for (size_t k = 0; k < t->output_count; k++)
+            if (t->outputs[k].c.mismatches || t->outputs[k].c.unwritten) {
+                stitch__describe_comparison(&b, v->report, &t->outputs[k]);
+                break;
+            }
+    }
+    text = stitch__buf_take(&b, NULL);
+    if (!text)
+        return stitch__err_nomem(v->ctx, why);
+    rc = stitch__err(v->ctx, why, STITCH_E_VALIDATE, "%s", text);
+    stitch_free(text);
+    return rc;
+}
+
+int stitch__stage_correct(stitch__verify *v, stitch_error **err)
+{
+    int trials = v->inputs_fixed ? 1 : v->options.trials, code = STITCH_OK, rc = STITCH_OK;
+    stitch_error *why = NULL;
+
+    if (v->inputs_fixed && v->options.trials > 1)
+        rc = stitch__report_note(v->report, err, "the inputs are fixed, so that one trial says what more could say");
+    for (int i = 0; !rc && !code && i < trials; i++) {
+        stitch__trial *t = stitch__report_add_trial(v->report, "declared", true, stitch__output_count(v));
+        if (!t)
+            return stitch__err_nomem(v->ctx, err);
+        t->seed = stitch__seed_derive(v->options.seed, STITCH__SEED_TRIAL, (uint64_t)i);
+        rc = run_trial(v, t, NULL, &code, &why, err);
+        stitch__stage_progress(v, STITCH_STAGE_CORRECT, i + 1, trials);
+    }
+    /* A program that is wrong already teaches nothing more. */
+    if (!rc && !code && v->has_float_inputs && !stitch__report_failed_trial(v->report) && !v->dev->info.simulated)
+        rc = robust_trials(v, &code, &why, err);
+    if (rc) {
+        stitch_error_free(why);
+        return rc;
+    }
+    if (!code && stitch__report_failed_trial(v->report))
+        code = failure_message(v, &why);
+    return stitch__stage_judge(v, STITCH_STAGE_CORRECT, code, &why, err);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Stage time. Candidate and main baseline alternate; every timed run has new input contents, poisoned outputs and a
+ * flushed L2 cache, and the outputs of some are compared with the reference. All sides are measured by the same code.
+ */
+#include "verify/verify.h"
+
+#define LEAST_RUNS 10
+
+/* One side of the measurement: the candidate, or a baseline. */
+typedef struct side {
+    stitch__timing *timing;
+    stitch__oracle *oracle; /* NULL: the candidate */
+    CUdeviceptr *set;
+    bool broken; /* a baseline that failed: not measured further */
+} side;
+
+typedef struct timer {
+    stitch__verify *v;
+    CUevent start, stop;
+    CUdeviceptr flush;
+    uint64_t flush_bytes;
+    size_t side_count;
+    side *sides; /* the candidate, the main baseline, others */
+    stitch__trial_output *outputs;
+} timer;
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static int add_name(stitch__verify *v, stitch__timing *t, const char *name, int precision, stitch_error **err)
+{
+    t->precision = precision;
+    return stitch__report_set(v->report, &t->name, name, 255, err);
+}
+
+/* A baseline that cannot be measured is said so and left out: it is not the candidate's fault. */
+static int drop_baseline(stitch__verify *v, side *s, int rc, stitch_error **why, stitch_error **err)
+{
+    bool lost = rc == STITCH_E_FAULT || rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT;
+    s->broken = true;
+    if (lost) {
+        if (err) {
+            stitch_error_free(*err);
+            *err = *why;
+        } else {
+            stitch_error_free(*why);
+        }
+        *why = NULL;
+        return rc;
+    }
+    rc = stitch__report_note(v->report, err, "baseline %s could not be measured: %s", s->timing->name,
+                             *why ? stitch_error_message(*why) : stitch_status_text(rc));
+    stitch_error_free(*why);
+    *why = NULL;
+    return rc;
+}
+
+static int open_baseline(timer *t, side *s, const stitch__compute *what, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch_error *why = NULL;
+    int rc = stitch__oracle_open(v->task, what, v->dev, v->options.ops, v->options.op_count, &s->oracle, &why);
+
+    if (!rc)
+        rc = stitch__set_make(v, s->oracle, " (baseline)", &s->set, &why);
+    if (!rc)
+        rc = stitch__set_bound(v, s->oracle, s->set, &why);
+    return rc ? drop_baseline(v, s, rc, &why, err) : STITCH_OK;
+}
+
+static int open_sides(timer *t, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch_report *r = v->report;
+    size_t declared = v->task->baseline_count, count = declared ? declared : 1;
+    bool recorded = !declared && v->task->reference.kind == STITCH__COMPUTE_TENSORS;
+    int rc;
+
+    t->sides = stitch__calloc(v->ctx, 1 + count, sizeof(*t->sides));
+    t->outputs = stitch__calloc(v->ctx, stitch__output_count(v), sizeof(*t->outputs));
+    r->baselines = stitch__calloc(v->ctx, count, sizeof(*r->baselines));
+    if (!t->sides || !t->outputs || !r->baselines)
+        return stitch__err_nomem(v->ctx, err);
+    t->side_count = 1;
+    t->sides[0] = (side){.timing = &r->candidate, .set = v->first};
+    rc = add_name(v, &r->candidate, "candidate", v->task->precision, err);
+    if (!rc && recorded) /* reading tensors from a file is nothing to be faster than */
+        return stitch__report_note(r, err, "the task has no baseline, so that there is no speed-up");
+    for (size_t i = 0; !rc && i < count; i++) {
+        const stitch__compute *what = declared ? &v->task->baselines[i] : &v->task->reference;
+        side *s = &t->sides[t->side_count++];
+        s->timing = &r->baselines[r->baseline_count++];
+        rc = add_name(v, s->timing, declared ? what->name : "the reference", declared ? what->precision : -1, err);
+        if (!rc)
+            rc = open_baseline(t, s, what, err);
+    }
+    return rc;
+}
+
+static int open_timer(timer *t, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch__device *dev = v->dev;
+    int rc = open_sides(t, err);
+
+    if (rc)
+        return rc;
+    STITCH__CU(dev->drv->EventCreate(&t->start, CU_EVENT_DEFAULT));
+    STITCH__CU(dev->drv->EventCreate(&t->stop, CU_EVENT_DEFAULT));
+    t->flush_bytes = v->options.flush_bytes;
+    if (t->flush_bytes == 0)
+        t->flush_bytes = 2 * dev->info.l2_bytes > (128u << 20) ? 2 * dev->info.l2_bytes : 128u << 20;
+    if (t->flush_bytes == UINT64_MAX)
+        t->flush_bytes = 0;
+    if (t->flush_bytes)
+        rc = stitch__mem_alloc(dev, (size_t)t->flush_bytes, "cache flush", &t->flush, err);
+    if (!rc && dev->drv->CtxResetPersistingL2Cache)
+        v->report->l2_reset = dev->drv->CtxResetPersistingL2Cache() == CUDA_SUCCESS;
+    v->report->flush_bytes = t->flush_bytes;
+    v->report->warmup = v->options.warmup;
+out:
+    return rc;
+}
+
+static void close_timer(timer *t)
+{
+    stitch__verify *v = t->v;
+    if (!v->abandoned) {
+        for (size_t i = 1; i < t->side_count; i++) {
+            stitch__oracle_close(t->sides[i].oracle);
+            stitch__set_free(v, t->sides[i].set);
+        }
+        if (t->start)
+            v->dev->drv->EventDestroy(t->start);
+        if (t->stop)
+            v->dev->drv->EventDestroy(t->stop);
+        stitch__mem_free(v->dev, t->flush);
+    }
+    stitch_free(t->sides);
+    stitch_free(t->outputs);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+static int enqueue(timer *t, side *s, int *code, stitch_error **why)
+{
+    stitch__verify *v = t->v;
+    *code = s->oracle ? stitch__oracle_run(s->oracle, v->stream, why)
+                      : stitch_executor_run(v->executor, (stitch_stream)v->stream, why);
+    return *code;
+}
+
+static int wait_side(timer *t, side *s, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    if (!s->oracle)
+        return stitch__wait_candidate(v, "timing the program", code, why, err);
+    *code = stitch__stream_wait(v->dev, v->stream, &v->scope, "timing a baseline", why);
+    return STITCH_OK;
+}
+
+static int warm_up(timer *t, side *s, int *code, stitch_error **why, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (int i = 0; !rc && !*code && i < t->v->options.warmup; i++) {
+        if (!enqueue(t, s, code, why))
+            rc = wait_side(t, s, code, why, err);
+    }
+    return rc;
+}
+
+/* One timed run. `seed` decides its inputs. */
+static int timed_run(timer *t, side *s, uint64_t seed, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch__device *dev = v->dev;
+    float ms = 0;
+    int rc = stitch__fill_inputs(v, seed, NULL, err);
+
+    if (!rc)
+        rc = stitch__clear_states(v, s->set, err);
+    if (!rc)
+        rc = stitch__poison(v, s->set, s->oracle, STITCH__POISON_A, err);
+    if (rc)
+        return rc;
+    /* After the last write to the inputs, so that none of them is left in L2. It also gives the host the time to
+     * enqueue the run before the device gets to the first event. */
+    if (t->flush)
+        STITCH__CU(dev->drv->MemsetD8Async(t->flush, (unsigned char)seed, (size_t)t->flush_bytes, v->stream));
+    STITCH__CU(dev->drv->EventRecord(t->start, v->stream));
+    if (enqueue(t, s, code, why))
+        goto out;
+    STITCH__CU(dev->drv->EventRecord(t->stop, v->stream));
+    rc = wait_side(t, s, code, why, err);
+    if (rc || *code)
+        goto out;
+    STITCH__CU(dev->drv->EventElapsedTime(&ms, t->start, t->stop));
+    rc = stitch__timing_add(v->report, s->timing, (double)ms * 1000, err);
+out:
+    return rc;
+}
+
+/* The outputs of the run just timed against the reference; the inputs are still those of `seed`. */
+static int check_run(timer *t, side *s, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    bool good = true;
+    int rc = stitch__compare_set(v, s->set, s->oracle, NULL, t->outputs, err);
+
+    for (size_t k = 0; !rc && k < stitch__output_count(v); k++) {
+        const stitch__comparison *c = &t->outputs[k].c;
+        s->timing->max_abs = c->max_abs > s->timing->max_abs ? c->max_abs : s->timing->max_abs;
+        s->timing->max_rel = c->max_rel > s->timing->max_rel ? c->max_rel : s->timing->max_rel;
+        s->timing->mismatches += c->mismatches;
+        good = good && !c->mismatches;
+    }
+    s->timing->checks++;
+    s->timing->checks_passed += good;
+    return rc;
+}
+
+/* A checked run of the candidate was wrong: the stage fails, with what was wrong. */
+static int wrong_run(timer *t, size_t iteration, stitch_error **why)
+{
+    stitch__verify *v = t->v;
+    stitch__buf b;
+    char *text;
+    int rc;
+
+    stitch__buf_init(&b, v->ctx);
+    for (size_t k = 0; k < stitch__output_count(v); k++)
+        if (t->outputs[k].c.mismatches) {
+            stitch__describe_comparison(&b, v->report, &t->outputs[k]);
+            break;
+        }
+    text = stitch__buf_take(&b, NULL);
+    if (!text)
+        return stitch__err_nomem(v->ctx, why);
+    rc = stitch__err(v->ctx, why, STITCH_E_VALIDATE, "right in the trials, but wrong in timed run %zu: %s",
+                     iteration + 1, text);
+    stitch_free(text);
+    return rc;
+}
+
+static int run_reference(stitch__verify *v, stitch_error **err)
+{
+    int rc = stitch__clear_states(v, v->want, err);
+    if (!rc)
+        rc = stitch__oracle_run(v->oracle, v->stream, err);
+    return rc ? rc : stitch__stream_wait(v->dev, v->stream, &v->scope, "running the reference", err);
+}
+
+/* Candidate, then every baseline that takes part in this iteration. */
+static int iteration(timer *t, size_t i, bool check, size_t sides, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_TIMED, i);
+    int rc = STITCH_OK;
+
+    for (size_t k = 0; !rc && !*code && k < sides; k++) {
+        side *s = &t->sides[k];
+        stitch_error *baseline_why = NULL;
+        int side_code = STITCH_OK;
+        if (s->broken)
+            continue;
+        rc = timed_run(t, s, seed, k ? &side_code : code, k ? &baseline_why : why, err);
+        if (!rc && side_code)
+            rc = drop_baseline(v, s, side_code, &baseline_why, err);
+        if (!rc && !*code && check && !s->broken) {
+            if (k == 0)
+                rc = run_reference(v, err);
+            if (!rc)
+                rc = check_run(t, s, err);
+            if (!rc && k == 0 && s->timing->checks != s->timing->checks_passed)
+                *code = wrong_run(t, i, why);
+        }
+        stitch_error_free(baseline_why);
+    }
+    return rc;
+}
+
+static int measure(timer *t, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    size_t total = (size_t)v->options.iterations, others = total / 4 > LEAST_RUNS ? total / 4 : LEAST_RUNS;
+    /* Known to nobody but the report's reader: which run in the middle is checked. */
+    size_t middle = (size_t)(stitch__seed_derive(v->options.seed, STITCH__SEED_CHECK, 0) % total);
+    int64_t end = stitch__now_ns() + v->options.time_budget_ms * 1000000;
+    int rc = STITCH_OK;
+
+    for (size_t k = 0; !rc && !*code && k < t->side_count; k++) {
+        stitch_error *baseline_why = NULL;
+        int side_code = STITCH_OK;
+        if (t->sides[k].broken)
+            continue;
+        rc = warm_up(t, &t->sides[k], k ? &side_code : code, k ? &baseline_why : why, err);
+        if (!rc && side_code)
+            rc = drop_baseline(v, &t->sides[k], side_code, &baseline_why, err);
+        stitch_error_free(baseline_why);
+    }
+    for (size_t i = 0; !rc && !*code && i < total; i++) {
+        bool out_of_time = i + 1 >= LEAST_RUNS && stitch__now_ns() > end;
+        bool last = i + 1 == total || out_of_time;
+        size_t sides = i < others || t->side_count <= 2 ? t->side_count : 2;
+        rc = iteration(t, i, i == 0 || i == middle || last, sides, code, why, err);
+        stitch__stage_progress(v, STITCH_STAGE_TIME, (int64_t)i + 1, (int64_t)total);
+        if (out_of_time && i + 1 < total) {
+            if (!rc)
+                rc = stitch__report_note(v->report, err,
+                                         "timing ended after %zu of %zu runs: its time budget of %lld ms was spent",
+                                         i + 1, total, (long long)v->options.time_budget_ms);
+            break;
+        }
+    }
+    return rc;
+}
+
+/* Weights are written once; nothing may have changed them since. */
+static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
+{
+    int rc = stitch__hash_tensors(v, false, v->hashes_after, err);
+    for (size_t i = 0; !rc && !*code && i < v->count; i++)
+        if (v->infos[i].role == STITCH_TENSOR_WEIGHT && v->hashes[i] != v->hashes_after[i])
+            *code = stitch__err(v->ctx, why, STITCH_E_VALIDATE, "the program changed its weight %s while it was timed",
+                                v->infos[i].name);
+    return rc;
+}
+
+int stitch__stage_time(stitch__verify *v, stitch_error **err)
+{
+    timer t = {.v = v};
+    stitch_error *why = NULL;
+    int code = STITCH_OK, rc;
+
+    if (v->dev->info.simulated)
+        return stitch__stage_end(v, STITCH_STAGE_TIME, STITCH_STAGE_SKIPPED, "the simulator reports no times", err);
+    rc = stitch__bind(v, v->executor, v->first, true, err);
+    if (!rc)
+        rc = open_timer(&t, err);
+    if (!rc)
+        rc = stitch__hash_tensors(v, false, v->hashes, err);
+    if (!rc)
+        rc = measure(&t, &code, &why, err);
+    if (!rc && !code)
+        rc = check_weights(v, &code, &why, err);
+    close_timer(&t);
+    if (rc) {
+        stitch_error_free(why);
+        return rc;
+    }
+    stitch__timing_finish(v->report, &v->report->candidate);
+    for (size_t i = 0; i < v->report->baseline_count; i++)
+        stitch__timing_finish(v->report, &v->report->baselines[i]);
+    return stitch__stage_judge(v, STITCH_STAGE_TIME, code, &why, err);
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Verification: runs the stages in order and fills the report.
+ */
+#include "verify/verify.h"
+
+#include <stdio.h>
+
+/* How long a candidate that outlives the deadline may still take before its memory is given up. */
+#define GRACE_MS 2000
+
+/* ---- how stages end ---------------------------------------------------------------------------------------------- */
+
+static void notify(stitch__verify *v, int stage, int status, int64_t done, int64_t total)
+{
+    if (v->options.on_stage)
+        v->options.on_stage(stage, status, done, total, v->options.userdata);
+}
+
+void stitch__stage_progress(stitch__verify *v, int stage, int64_t done, int64_t total)
+{
+    notify(v, stage, STITCH_STAGE_NOT_RUN, done, total);
+}
+
+int stitch__stage_end(stitch__verify *v, int stage, int status, const char *message, stitch_error **err)
+{
+    return stitch__report_stage_set(v->report, stage, status, STITCH_OK, message, err);
+}
+
+int stitch__stage_fail(stitch__verify *v, int stage, int code, stitch_error **why, stitch_error **err)
+{
+    int rc = stitch__report_stage_set(v->report, stage, STITCH_STAGE_FAILED, code,
+                                      *why ? stitch_error_message(*why) : stitch_status_text(code), err);
+    stitch_error_free(*why);
+    *why = NULL;
+    return rc;
+}
+
+bool stitch__is_candidates(int code)
+{
+    switch (code) {
+    case STITCH_E_CANCELLED:
+    case STITCH_E_NO_DEVICE:
+    case STITCH_E_NO_LIBRARY:
+    case STITCH_E_INTERNAL:
+    case STITCH_E_IO:
+    case STITCH_OK: return false;
+    default: return true;
+    }
+}
+
+int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why, stitch_error **err)
+{
+    if (rc == STITCH_OK) {
+        stitch_error_free(*why);
+        *why = NULL;
+        return stitch__stage_end(v, stage, STITCH_STAGE_PASSED, "", err);
+    }
+    /* Out of memory while checking or compiling is the host's; while loading and preparing it is what the program asks
+     * for. */
+    if (!stitch__is_candidates(rc) || (rc == STITCH_E_NOMEM && stage < STITCH_STAGE_LOAD)) {
+        if (err) {
+            stitch_error_free(*err);
+            *err = *why;
+        } else {
+            stitch_error_free(*why);
+        }
+        *why = NULL;
+        return rc;
+    }
+    return stitch__stage_fail(v, stage, rc, why, err);
+}
+
+int stitch__wait_candidate(stitch__verify *v, const char *what, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch_error *wait = NULL;
+    int rc = stitch__stream_wait(v->dev, v->stream, &v->scope, what, &wait);
+    int64_t until = stitch__now_ns() + (int64_t)GRACE_MS * 1000000;
+
+    *code = rc;
+    if (rc == STITCH_E_TIMEOUT || rc == STITCH_E_CANCELLED) {
+        while (v->dev->drv->StreamQuery(v->stream) == CUDA_ERROR_NOT_READY) {
+            if (stitch__now_ns() > until) {
+                v->abandoned = true;
+                stitch__log(
+                    v->ctx, STITCH_LOG_ERROR,
+                    "the device still runs the candidate (%s): its memory is given up, and the context may block until "
+                    "the process ends",
+                    what);
+                break;
+            }
+            stitch__sleep_ms(5);
+        }
+    }
+    if (rc && rc == STITCH_E_TIMEOUT) {
+        stitch__err_prefix(&wait, "the program did not end in time: ");
+        rc = STITCH_OK;
+    } else if (stitch__is_candidates(rc)) {
+        rc = STITCH_OK;
+    }
+    stitch_error **to = rc ? err : why;
+    if (to && *code) {
+        stitch_error_free(*to);
+        *to = wait;
+    } else {
+        stitch_error_free(wait);
+    }
+    return rc;
+}
+
+/* ---- stages ------------------------------------------------------------------------------------------------------ */
+
+static int stage_format(stitch__verify *v, stitch_error **err)
+{
+    return stitch__stage_end(v, STITCH_STAGE_FORMAT, STITCH_STAGE_PASSED, "", err); /* a program was parsed already */
+}
+
+static int stage_exploit(stitch__verify *v, stitch_error **err)
+{
+    return stitch__stage_end(
+        v, STITCH_STAGE_EXPLOIT, STITCH_STAGE_SKIPPED,
+        "this version has no checks beyond those of the stages correct and time (unwritten outputs, changed "
+        "inputs, repeated runs, checked timed runs)",
+        err);
+}
+
+static int stage_profile(stitch__verify *v, stitch_error **err)
+{
+    return stitch__stage_end(v, STITCH_STAGE_PROFILE, STITCH_STAGE_SKIPPED, "this version does not profile", err);
+}
+
+static const struct {
+    int stage;
+    bool needs_device;
+    int (*run)(stitch__verify *v, stitch_error **err);
+} stages[] = {
+    {STITCH_STAGE_FORMAT, false, stage_format},           {STITCH_STAGE_VALIDATE, false, stitch__stage_validate},
+    {STITCH_STAGE_COMPILE, false, stitch__stage_compile}, {STITCH_STAGE_SIMULATE, true, stitch__stage_simulate},
+    {STITCH_STAGE_LOAD, true, stitch__stage_load},        {STITCH_STAGE_PREPARE, true, stitch__stage_prepare},
+    {STITCH_STAGE_CORRECT, true, stitch__stage_correct},  {STITCH_STAGE_EXPLOIT, true, stage_exploit},
+    {STITCH_STAGE_TIME, true, stitch__stage_time},        {STITCH_STAGE_PROFILE, true, stage_profile},
+};
+
+static int run_stages(stitch__verify *v, stitch_error **err)
+{
+    for (size_t i = 0; i < STITCH__COUNT(stages); i++) {
+        int stage = stages[i].stage, rc;
+        int64_t start = stitch__now_ns();
+
+        if (v->options.last_stage != STITCH_STAGE_NONE && stage > v->options.last_stage)
+            break;
+        rc = stitch__scope_check(&v->scope, stitch_stage_name(stage), err);
+        if (rc)
+            return rc;
+        if (stages[i].needs_device && !v->dev) {
+            int code = stitch_error_code(v->no_device);
+            return stitch__err(v->ctx, err, code, "the program is valid and compiles, but cannot be run here: %s",
+                               stitch_error_message(v->no_device));
+        }
+        notify(v, stage, STITCH_STAGE_NOT_RUN, 0, 0);
+        rc = stages[i].run(v, err);
+        v->report->stages[stage].ms = (double)(stitch__now_ns() - start) / 1e6;
+        if (rc)
+            return rc;
+        notify(v, stage, v->report->stages[stage].status, 1, 1);
+        if (v->report->failed_stage != STITCH_STAGE_NONE)
+            break;
+    }
+    return STITCH_OK;
+}
+
+/* ---- head of the report ------------------------------------------------------------------------------------------ */
+
+static void describe_data(const stitch__verify *v, size_t i, char *out, size_t size)
+{
+    const stitch_task *t = v->task;
+    const stitch_tensor_info *info = &v->infos[i];
+    bool recorded = t->reference.kind == STITCH__COMPUTE_TENSORS;
+
+    *out = 0;
+    if (info->role == STITCH_TENSOR_OUTPUT)
+        return;
+    if (info->role == STITCH_TENSOR_STATE)
+        snprintf(out, size, "zeros at the start");
+    else if (t->tensors[i].data)
+        snprintf(out, size, "set by the host");
+    else if (recorded &&
+             (info->role == STITCH_TENSOR_INPUT || stitch__safetensors_find(t->reference.tensors, info->name)))
+        snprintf(out, size, "recorded");
+    else if (t->weights && info->role == STITCH_TENSOR_WEIGHT)
+        snprintf(out, size, "weights file");
+    else
+        stitch__dist_print(&t->tensors[i].dist, out, size);
+}
+
+static int take_tensors(stitch__verify *v, stitch_error **err)
+{
+    stitch_report *r = v->report;
+
+    v->count = stitch_interface_tensor_count(v->task->iface);
+    v->infos = stitch__calloc(v->ctx, v->count ? v->count : 1, sizeof(*v->infos));
+    r->tensors = stitch__calloc(v->ctx, v->count ? v->count : 1, sizeof(*r->tensors));
+    if (!v->infos || !r->tensors)
+        return stitch__err_nomem(v->ctx, err);
+    v->inputs_fixed = stitch__task_inputs_fixed(v->task);
+    for (size_t i = 0; i < v->count; i++) {
+        stitch_tensor_info *info = &v->infos[i];
+        stitch__tensor_row *row = &r->tensors[i];
+        int kind = v->task->tensors[i].dist.kind, rc;
+        info->struct_size = sizeof(*info);
+        rc = stitch_interface_tensor(v->task->iface, i, info);
+        if (rc)
+            return stitch__err(v->ctx, err, rc, "tensor %zu of the task cannot be read", i);
+        row->name = stitch__strdup(v->ctx, info->name);
+        if (!row->name)
+            return stitch__err_nomem(v->ctx, err);
+        r->tensor_count++;
+        row->role = info->role;
+        row->dtype = info->dtype;
+        row->rank = info->rank;
+        memcpy(row->shape, info->shape, sizeof(row->shape));
+        row->bytes = info->bytes;
+        describe_data(v, i, row->dist, sizeof(row->dist));
+        v->has_states |= info->role == STITCH_TENSOR_STATE;
+        v->has_float_inputs |= info->role == STITCH_TENSOR_INPUT && !v->task->tensors[i].data &&
+                               stitch__dtype_is_float(info->dtype) &&
+                               (kind == STITCH_DIST_NORMAL || kind == STITCH_DIST_UNIFORM);
+    }
+    return STITCH_OK;
+}
+
+static int take_dims(stitch__verify *v, stitch_error **err)
+{
+    stitch_report *r = v->report;
+    size_t count = stitch_interface_dim_count(v->task->iface);
+
+    r->dims = stitch__calloc(v->ctx, count ? count : 1, sizeof(*r->dims));
+    if (!r->dims)
+        return stitch__err_nomem(v->ctx, err);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = "";
+        int rc = stitch_interface_dim(v->task->iface, i, &name, &r->dims[i].value);
+        r->dims[i].name = stitch__strdup(v->ctx, name);
+        if (rc || !r->dims[i].name)
+            return rc ? rc : stitch__err_nomem(v->ctx, err);
+        r->dim_count++;
+    }
+    return STITCH_OK;
+}
+
+static int take_device(stitch__verify *v, stitch_error **err)
+{
+    stitch_report *r = v->report;
+    const stitch__nvrtc *nvrtc = NULL;
+    char version[64] = "";
+    int rc = STITCH_OK;
+
+    if (v->dev) {
+        rc = stitch__report_set(r, &r->device_name, v->dev->info.name, 200, err);
+        if (!rc)
+            rc = stitch__report_set(r, &r->device_arch, v->dev->info.arch, 40, err);
+        r->simulated = v->dev->info.simulated != 0;
+        r->driver_version = v->dev->info.driver_version;
+    }
+    if (!rc && stitch__nvrtc_get(v->ctx, &nvrtc, NULL) == STITCH_OK)
+        snprintf(version, sizeof(version), "%d.%d", nvrtc->major, nvrtc->minor);
+    return rc ? rc : stitch__report_set(r, &r->nvrtc, version, sizeof(version), err);
+}
+
+static int take_head(stitch__verify *v, stitch_error **err)
+{
+    stitch_report *r = v->report;
+    char hash[65];
+    int rc = stitch_task_hash(v->task, hash, err);
+
+    if (!rc)
+        rc = stitch__report_set(r, &r->task_hash, hash, 64, err);
+    if (!rc)
+        rc = stitch__report_set(r, &r->task_name, v->task->name, 255, err);
+    if (!rc)
+        rc = stitch__report_set(r, &r->program_hash, stitch_program_hash(v->program), 64, err);
+    if (!rc)
+        rc = take_tensors(v, err);
+    if (!rc)
+        rc = take_dims(v, err);
+    if (!rc)
+        rc = take_device(v, err);
+    r->atol = v->task->atol;
+    r->rtol = v->task->rtol;
+    r->precision = v->task->precision;
+    r->reduced = v->task->reduced;
+    r->seed = v->options.seed;
+    return rc;
+}
+
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
+
+static int resolve_options(stitch__verify *v, const stitch_verify_options *options, stitch_error **err)
+{
+    stitch_verify_options *o = &v->options;
+    int rc = stitch__options_copy(v->ctx, o, sizeof(*o), options, "stitch_verify_options", err);
+
+    if (rc)
+        return rc;
+    if (o->trials < 0 || o->warmup < 0 || o->iterations < 0 || o->last_stage < 0 ||
+        o->last_stage >= STITCH_STAGE_COUNT || o->trials > 10000 || o->warmup > 1000000 || o->iterations > 1000000)
+        return stitch__err(v->ctx, err, STITCH_E_INVALID,
+                           "stitch_verify_options: trials, warmup, iterations or last_stage is negative or too large");
+    if (!o->warmup)
+        o->warmup = 10;
+    if (!o->iterations)
+        o->iterations = 100;
+    if (!o->time_budget_ms)
+        o->time_budget_ms = 60000;
+    if (o->timeout_ms <= 0)
+        o->timeout_ms = 600000;
+    if (!o->seed)
+        rc = stitch__random(v->ctx, &o->seed, sizeof(o->seed), err);
+    if (!o->seed)
+        o->seed = 1;
+    v->scope = stitch__scope_make(v->ctx, o->cancel, o->timeout_ms);
+    return rc;
+}
+
+/* The device, or why there is none. Only validation and compilation can do without. */
+static int open_device(stitch__verify *v, stitch_error **err)
+{
+    int rc = stitch__device_get(v->ctx, &v->dev, &v->no_device);
+    if (rc == STITCH_E_NO_DEVICE || rc == STITCH_E_NO_LIBRARY) {
+        v->dev = NULL;
+        if (!v->no_device) /* no memory for it */
+            return stitch__err_nomem(v->ctx, err);
+        return STITCH_OK;
+    }
+    if (rc && err) {
+        stitch_error_free(*err);
+        *err = v->no_device;
+        v->no_device = NULL;
+    }
+    return rc;
+}
+
+/* Everything between entering and leaving the device's context. */
+static int verify_entered(stitch__verify *v, stitch_error **err)
+{
+    int rc = take_head(v, err);
+
+    if (!rc && v->dev && (v->options.last_stage == STITCH_STAGE_NONE || v->options.last_stage > STITCH_STAGE_COMPILE))
+        rc = stitch__warm_start(v, err);
+    if (!rc)
+        rc = run_stages(v, err);
+    stitch__warm_join(v);
+    stitch__sets_close(v);
+    return rc;
+}
+
+static int verify_task(stitch__verify *v, stitch_error **err)
+{
+    bool reduced_here = false;
+    int rc = stitch__task_check(v->task, err);
+
+    if (rc)
+        return rc;
+    if (v->dev && v->dev->info.simulated && !v->task->reduced && stitch__task_has_reduced(v->task)) {
+        /* Recorded data fixes the dims; then they are simulated as they are. */
+        reduced_here = stitch_task_use_reduced(v->task, 1, NULL) == STITCH_OK;
+        if (reduced_here)
+            rc = stitch__report_note(v->report, err, "the device is simulated: the task's reduced dims were used");
+    }
+    if (!v->options.trials)
+        v->options.trials = v->dev && v->dev->info.simulated ? 2 : 5;
+    if (!rc && v->dev)
+        rc = stitch__device_enter(v->dev, err);
+    if (!rc) {
+        rc = verify_entered(v, err);
+        if (v->dev)
+            stitch__device_leave(v->dev);
+    }
+    if (reduced_here)
+        (void)stitch_task_use_reduced(v->task, 0, NULL); /* was so before; can only fail for lack of memory */
+    return rc;
+}
+
+int stitch_verify_program(stitch_context *ctx, stitch_task *task, stitch_program *program,
+                          const stitch_verify_options *options, stitch_report **out, stitch_error **err)
+{
+    stitch__verify v = {.ctx = ctx, .task = task, .program = program};
+    int rc;
+
+    if (out)
+        *out = NULL;
+    if (!ctx || !task || !program || !out)
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "stitch_verify_program: needs a context, a task, a program and room for the report");
+    rc = resolve_options(&v, options, err);
+    if (!rc)
+        rc = stitch__report_new(ctx, &v.report, err);
+    if (!rc)
+        rc = open_device(&v, err);
+    if (!rc)
+        rc = verify_task(&v, err);
+    if (!rc)
+        rc = stitch__report_finish(v.report, err);
+    if (rc)
+        stitch_report_free(v.report);
+    else
+        *out = v.report;
+    stitch_error_free(v.no_device);
+    stitch_free(v.infos);
+    return rc;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Private interface of the verify module: the report while it is made, the comparison on the device, the stages.
+ */
+#ifndef STITCH_LIB_VERIFY_H
+#define STITCH_LIB_VERIFY_H
+
+#include "base/base.h"
+#include "cuda/cuda.h"
+#include "task/task.h"
+#include <stitch/verify.h>
+
+/* What outputs are filled with before a run. 0xff.. is a NaN in every floating dtype and -1 in integers; 0x7f.. is
+ * another NaN or a huge number. An element that holds the first after one run and the second after another one was not
+ * written, whatever the right value is. */
+#define STITCH__POISON_A 0xff
+#define STITCH__POISON_B 0x7f
+
+/* ---- compare.c ----------------------------------------------------------------------------------------------------
+ */
+
+/* Made by compare.cu; the layouts must agree. Indices are UINT64_MAX where there is none. */
+typedef struct stitch__comparison {
+    uint64_t elements, mismatches;
+    uint64_t first, last, worst; /* of the mismatches; worst: of all elements, by error over tolerance */
+    uint64_t nan_got, nan_want, inf_got, inf_want;
+    uint64_t unwritten, unwritten_first, differ; /* differ: bits that changed from run to run */
+    double max_abs, max_rel, sum_abs,
+        sum_rel; /* over elements that are finite on both sides; rel where |want| > atol */
+    uint64_t finite, rel_count;
+    double worst_key, worst_got, worst_want, first_got, first_want;
+} stitch__comparison;
+
+typedef struct stitch__comparator {
+    stitch__device *dev;
+    CUdeviceptr partials, result, hashes;
+    unsigned grid;
+    size_t hash_count;
+} stitch__comparator;
+
+int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, CUstream stream, size_t hash_count,
+                            stitch_error **err);
+void stitch__comparator_close(stitch__comparator *c);
+/* Compares `count` elements of `got` with `want`. `again` (0: none) is the output of a second run; `got` was filled
+ * with STITCH__POISON_A before its run and `again` with STITCH__POISON_B. Waits for the stream. */
+int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *name,
+                    CUdeviceptr got, int got_dtype, CUdeviceptr again, CUdeviceptr want, int want_dtype, uint64_t count,
+                    double atol, double rtol, stitch__comparison *out, stitch_error **err);
+/* Enqueues the hash of `bytes` into place `slot`. */
+int stitch__hash_enqueue(stitch__comparator *c, CUstream stream, CUdeviceptr data, uint64_t bytes, uint64_t seed,
+                         size_t slot, stitch_error **err);
+/* The hashes enqueued so far (hash_count of them); waits for the stream. */
+int stitch__hash_fetch(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *what,
+                       uint64_t *out, stitch_error **err);
+int stitch__compare_warm(stitch__device *dev); /* compiles and loads the kernels */
+/* The same comparison of one element on the host, for tests. Returns whether it is within the tolerance. */
+bool stitch__compare_one(double got, double want, double atol, double rtol);
+
+/* ---- report.c -----------------------------------------------------------------------------------------------------
+ */
+
+typedef struct stitch__diag {
+    int severity, line, column;
+    char *file, *message, *source_line; /* source_line: "" if unknown */
+} stitch__diag;
+
+typedef struct stitch__kernel_row {
+    char *name;
+    int64_t registers, static_shared, local, spill_stores, spill_loads, max_threads;
+} stitch__kernel_row;
+
+typedef struct stitch__tensor_row {
+    char *name;
+    int role, dtype, want_dtype; /* want_dtype: the reference's, of outputs */
+    size_t rank;
+    int64_t shape[STITCH_MAX_RANK];
+    uint64_t bytes;
+    char dist[96];
+} stitch__tensor_row;
+
+typedef struct stitch__trial_output {
+    size_t tensor; /* index into the report's tensors */
+    stitch__comparison c;
+} stitch__trial_output;
+
+typedef struct stitch__trial {
+    const char *kind; /* "declared", "large", "sparse" */
+    bool strict;      /* decides; otherwise only information */
+    bool ran, passed;
+    uint64_t seed;
+    size_t output_count;
+    stitch__trial_output *outputs;
+    char *note; /* NULL, or why it did not run or fails: "it changes its input x" */
+} stitch__trial;
+
+typedef struct stitch__timing {
+    char *name;
+    int precision; /* stitch_precision; -1: the reference's, stated as such */
+    size_t count, cap;
+    double *samples; /* microseconds, in order of measurement */
+    double median, low, high, mean, smallest;
+    int checks, checks_passed; /* timed iterations whose outputs were compared */
+    double max_abs, max_rel;   /* in those */
+    uint64_t mismatches;
+} stitch__timing;
+
+struct stitch_report {
+    stitch_context *ctx;
+    struct {
+        int status;
+        double ms;
+        char *message;
+    } stages[STITCH_STAGE_COUNT];
+    int failed_stage, failed_status;
+
+    char *task_name, *task_hash, *program_hash;
+    bool reduced;
+    size_t dim_count;
+    struct {
+        char *name;
+        int64_t value;
+    } * dims;
+    size_t tensor_count;
+    stitch__tensor_row *tensors;
+    double atol, rtol;
+    int precision;
+    char *reference; /* "callback, outputs f64" */
+    uint64_t seed;
+
+    char *device_name, *device_arch, *nvrtc;
+    bool simulated;
+    int driver_version;
+
+    char *findings; /* lines of validate or of the simulator; "" if none */
+    size_t diag_count, diag_cap;
+    stitch__diag *diags;
+    size_t diags_left_out;
+    size_t kernel_count;
+    stitch__kernel_row *kernels;
+    bool compile_cached;
+
+    double prepare_us;
+    uint64_t workspace_bytes, library_workspace_bytes, launches, prepare_launches;
+
+    size_t trial_count, trial_cap;
+    stitch__trial *trials;
+    bool repeatable; /* every strict trial gave the same bits twice */
+
+    stitch__timing candidate;
+    size_t baseline_count;
+    stitch__timing *baselines;
+    int warmup;
+    uint64_t flush_bytes;
+    bool l2_reset;
+
+    size_t note_count, note_cap;
+    char **notes;
+
+    char *json, *text;
+    char fingerprint[65];
+};
+
+int stitch__report_new(stitch_context *ctx, stitch_report **out, stitch_error **err);
+/* Replaces *field by cleaned text of at most `max` bytes. */
+int stitch__report_set(stitch_report *r, char **field, const char *text, size_t max, stitch_error **err);
+STITCH__PRINTF(3, 4) int stitch__report_note(stitch_report *r, stitch_error **err, const char *fmt, ...);
+/* A stage ends. A failed one also becomes the report's failed stage if it is the first. message NULL: "". */
+int stitch__report_stage_set(stitch_report *r, int stage, int status, int code, const char *message,
+                             stitch_error **err);
+int stitch__report_add_diag(stitch_report *r, const stitch_diagnostic *d, const char *source, stitch_error **err);
+stitch__trial *stitch__report_add_trial(stitch_report *r, const char *kind, bool strict,
+                                        size_t outputs); /* NULL: no memory */
+int stitch__timing_add(stitch_report *r, stitch__timing *t, double us, stitch_error **err);
+void stitch__timing_finish(stitch_report *r, stitch__timing *t); /* sorts a copy: median, percentiles */
+/* JSON, text and fingerprint; the report is immutable from here on. */
+int stitch__report_finish(stitch_report *r, stitch_error **err);
+
+/* report_json.c, report_text.c, feedback.c */
+char *stitch__report_to_json(const stitch_report *r); /* NULL: no memory */
+char *stitch__report_to_text(const stitch_report *r);
+void stitch__report_fingerprint(stitch_report *r);
+const char *stitch__stage_status_name(int status);
+/* "y[3, 17]" */
+void stitch__print_index(const stitch__tensor_row *t, uint64_t index, char *out, size_t size);
+/* What is wrong with an output, in a line: "y: 5 of 1024 elements ..." */
+void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const stitch__trial_output *o);
+/* The first strict trial that failed; NULL if none did. */
+const stitch__trial *stitch__report_failed_trial(const stitch_report *r);
+
+/* ---- verify.c -----------------------------------------------------------------------------------------------------
+ */
+
+typedef struct stitch__verify {
+    stitch_context *ctx;
+    stitch_task *task;
+    stitch_program *program;
+    stitch_verify_options options; /* defaults filled in */
+    stitch__scope scope;
+    stitch__device *dev;     /* NULL: there is none, */
+    stitch_error *no_device; /* because */
+    stitch_report *report;
+    const stitch_image *image; /* of the program, owned by it */
+
+    /* Device memory: a pointer for each tensor of the interface. All sets share inputs and weights. */
+    size_t count;
+    stitch_tensor_info *infos; /* strings are the task's */
+    bool sets_open, has_states, inputs_fixed, has_float_inputs;
+    CUstream stream;
+    CUdeviceptr *first, *again; /* the candidate's two runs */
+    CUdeviceptr *want;          /* the reference */
+    uint64_t *hashes, *hashes_after;
+    stitch__comparator comparator;
+    stitch__oracle *oracle;
+    stitch_executor *executor;
+
+    bool abandoned; /* the device still runs the candidate: nothing that it may use can be released */
+    struct stitch__warmer *warmer;
+} stitch__verify;
+
+/* Ends a stage as failed because of the program; the error is freed and cleared. */
+int stitch__stage_fail(stitch__verify *v, int stage, int code, stitch_error **why, stitch_error **err);
+int stitch__stage_end(stitch__verify *v, int stage, int status, const char *message, stitch_error **err);
+void stitch__stage_progress(stitch__verify *v, int stage, int64_t done, int64_t total);
+/* Waits for what the candidate does; *code tells how it went. A deadline that passes while the candidate runs is the
+ * candidate's failure. Returns another status than STITCH_OK only when verification cannot go on. */
+int stitch__wait_candidate(stitch__verify *v, const char *what, int *code, stitch_error **why, stitch_error **err);
+/* A status of a call that runs the program or does what it demands: its failure, and not the environment's? */
+bool stitch__is_candidates(int code);
+/* After `rc` of such a call: ends the stage and returns STITCH_OK, or hands the error on. */
+int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why, stitch_error **err);
+
+/* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
+int stitch__warm_start(stitch__verify *v, stitch_error **err);
+void stitch__warm_join(stitch__verify *v);
+
+/* Stages: STITCH_OK when the report has the stage's result, another status when verification cannot go on. */
+int stitch__stage_validate(stitch__verify *v, stitch_error **err);
+int stitch__stage_compile(stitch__verify *v, stitch_error **err);
+int stitch__stage_simulate(stitch__verify *v, stitch_error **err);
+int stitch__stage_load(stitch__verify *v, stitch_error **err);
+int stitch__stage_prepare(stitch__verify *v, stitch_error **err);
+int stitch__stage_correct(stitch__verify *v, stitch_error **err);
+int stitch__stage_time(stitch__verify *v, stitch_error **err);
+
+/* sets.c: device memory that the stages share */
+int stitch__sets_open(stitch__verify *v, stitch_error **err); /* does nothing the second time */
+void stitch__sets_close(stitch__verify *v);
+/* Own outputs (and states) for a set, the rest shared; dtypes as `by` writes them (NULL: as declared). */
+int stitch__set_make(stitch__verify *v, const stitch__oracle *by, const char *suffix, CUdeviceptr **out,
+                     stitch_error **err);
+void stitch__set_free(stitch__verify *v, CUdeviceptr *set);
+int stitch__set_bound(stitch__verify *v, stitch__oracle *o, const CUdeviceptr *set,
+                      stitch_error **err); /* prepares o */
+int stitch__fill_inputs(stitch__verify *v, uint64_t seed, const stitch__variant *variant, stitch_error **err);
+int stitch__clear_states(stitch__verify *v, const CUdeviceptr *set, stitch_error **err);
+int stitch__poison(stitch__verify *v, const CUdeviceptr *set, const stitch__oracle *by, int byte, stitch_error **err);
+int stitch__bind(stitch__verify *v, stitch_executor *x, const CUdeviceptr *set, bool all, stitch_error **err);
+/* Hashes of inputs and weights (weights only) into `out`, one place a tensor; waits. */
+int stitch__hash_tensors(stitch__verify *v, bool inputs, uint64_t *out, stitch_error **err);
+/* Compares all outputs of `got` (and `again` if not NULL) with v->want into `outputs`. */
+int stitch__compare_set(stitch__verify *v, const CUdeviceptr *got, const stitch__oracle *got_by,
+                        const CUdeviceptr *again, stitch__trial_output *outputs, stitch_error **err);
+size_t stitch__output_count(const stitch__verify *v);
+
+/* Purposes of derived seeds. */
+enum {
+    STITCH__SEED_WEIGHTS = 1,
+    STITCH__SEED_TRIAL,
+    STITCH__SEED_ROBUST,
+    STITCH__SEED_TIMED,
+    STITCH__SEED_HASH,
+    STITCH__SEED_CHECK
+};
+
+#endif

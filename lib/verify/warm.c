@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Compiles ahead, in threads of their own, what a verification needs beside the candidate. The results land where the
+ * normal path looks for them (program handles, the context's kernels); failures are left for the normal path to report.
+ */
+#include "verify/verify.h"
+
+#include <pthread.h>
+
+#define MAX_JOBS 6
+
+typedef struct job {
+    pthread_t thread;
+    stitch__device *dev;
+    stitch_program *program; /* NULL: the library's kernels */
+    stitch_interface *iface;
+    int which; /* of the library's kernels: 0 generator, 1 comparison */
+} job;
+
+typedef struct stitch__warmer {
+    size_t count;
+    job jobs[MAX_JOBS];
+} stitch__warmer;
+
+static void *work(void *userdata)
+{
+    job *j = userdata;
+    if (j->program) {
+        stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+        options.arch = j->dev->info.arch;
+        if (stitch_program_validate(j->program, j->iface, j->dev->info.arch, NULL) == STITCH_OK)
+            (void)stitch_program_compile(j->program, &options, NULL, NULL);
+    } else if (j->which == 0) {
+        (void)stitch__generate_warm(j->dev);
+    } else {
+        (void)stitch__compare_warm(j->dev);
+    }
+    return NULL;
+}
+
+static void start(stitch__warmer *w, job made)
+{
+    job *j = &w->jobs[w->count];
+    *j = made;
+    if (pthread_create(&j->thread, NULL, work, j) == 0)
+        w->count++;
+    else
+        stitch_interface_free(made.iface);
+}
+
+static void start_program(stitch__verify *v, const stitch__compute *c)
+{
+    stitch__warmer *w = v->warmer;
+    stitch_interface *iface = NULL;
+
+    /* A handle belongs to one thread at a time. */
+    if (!c->program || c->program == v->program || w->count >= MAX_JOBS)
+        return;
+    for (size_t i = 0; i < w->count; i++)
+        if (w->jobs[i].program == c->program)
+            return;
+    if (stitch__task_interface(v->task, v->task->reduced, c->output_dtype, &iface, NULL) == STITCH_OK)
+        start(w, (job){.dev = v->dev, .program = c->program, .iface = iface});
+}
+
+int stitch__warm_start(stitch__verify *v, stitch_error **err)
+{
+    v->warmer = stitch__calloc(v->ctx, 1, sizeof(*v->warmer));
+    if (!v->warmer)
+        return stitch__err_nomem(v->ctx, err);
+    start(v->warmer, (job){.dev = v->dev, .which = 0});
+    start(v->warmer, (job){.dev = v->dev, .which = 1});
+    start_program(v, &v->task->reference);
+    for (size_t i = 0; i < v->task->baseline_count; i++)
+        start_program(v, &v->task->baselines[i]);
+    return STITCH_OK;
+}
+
+void stitch__warm_join(stitch__verify *v)
+{
+    if (!v->warmer)
+        return;
+    for (size_t i = 0; i < v->warmer->count; i++) {
+        pthread_join(v->warmer->jobs[i].thread, NULL);
+        stitch_interface_free(v->warmer->jobs[i].iface);
+    }
+    stitch__zero_free(v->warmer);
+}
