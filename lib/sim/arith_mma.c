@@ -2,13 +2,13 @@
  *
  * Matrix multiply-accumulate as tensor cores compute it.
  *
- * Measured on an H200 (tests/sim/data has the results, tests/sim/test_sim_arith.c compares): with float32 accumulators
+ * Measured on an H200 (tests/sim/data has the results, test_sim_h200.c compares): with float32 accumulators
  * one result is one fused sum. All products are exact. Products and C are aligned to the largest exponent among them,
  * where the exponent of a product is the sum of its factors' (the product of two significands is below 4 and is not
  * normalised first); each is cut, toward zero, at the weight 2^-25 below that exponent; the cut terms are added
  * exactly; and the sum is rounded to float32 toward zero. f16 and bf16 sum 16 products at once, tf32 8. fp8 with K = 32
- * forms two sums of 16 products, one over k mod 4 in {0, 1} and one over {2, 3}, each from zero and rounded like that,
- * then adds the two and C by float32 additions to nearest.
+ * takes two such steps of 16 products: first those with k mod 4 in {0, 1}, from zero, then those with {2, 3}, onto the
+ * result of the first; C is added last, by a float32 addition to nearest.
  *
  * Longer K (wmma, wgmma) is a chain of such steps. Not measured, and chosen as published for earlier chips (Fasi,
  * Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021): subnormal inputs are used as they are,
@@ -133,6 +133,13 @@ static double fused_sum(const fused *f, unsigned column, int32_t addend, int32_t
     return (double)sum * power_of_two(top - FRACTION);
 }
 
+static double fused_sum_with(const fused *f, unsigned column, uint32_t addend)
+{
+    int32_t e = (int32_t)(addend >> 23 & 255), m = (int32_t)(addend & 0x7fffff);
+    m = e ? m | 0x800000 : m;
+    return fused_sum(f, column, addend >> 31 ? -m : m, (e ? e : 1) - 127, FRACTION - 23);
+}
+
 static uint32_t toward_zero(double s)
 {
     if (s >= 0x1p128 || s <= -0x1p128)
@@ -174,7 +181,7 @@ static uint32_t accumulator(const stitch__mma *mma, const void *c, unsigned i)
 
 /* One step of the hardware on one element: acc is the running float32. The last step of an f16 result rounds once to
  * nearest. */
-static uint32_t exact_step(const stitch__mma *mma, fused *f, unsigned column, uint32_t acc, bool fp8, bool to_f16)
+static uint32_t exact_step(fused *f, unsigned column, uint32_t acc, bool fp8, bool to_f16)
 {
     if (fp8) {
         static const uint8_t low[16] = {0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29};
@@ -182,15 +189,13 @@ static uint32_t exact_step(const stitch__mma *mma, fused *f, unsigned column, ui
         unsigned count = f->count;
         f->count = count / 2;
         f->order = low;
-        float first = as_f32(toward_zero(fused_sum(f, column, 0, 0, 0)));
+        uint32_t first = toward_zero(fused_sum(f, column, 0, 0, 0));
         f->order = high;
-        float second = as_f32(toward_zero(fused_sum(f, column, 0, 0, 0)));
+        uint32_t both = toward_zero(fused_sum_with(f, column, first));
         f->count = count;
-        return as_u32((first + second) + as_f32(acc));
+        return as_u32(as_f32(both) + as_f32(acc));
     }
-    int32_t e = (int32_t)(acc >> 23 & 255), m = (int32_t)(acc & 0x7fffff);
-    m = e ? m | 0x800000 : m;
-    double s = fused_sum(f, column, acc >> 31 ? -m : m, (e ? e : 1) - 127, FRACTION - 23);
+    double s = fused_sum_with(f, column, acc);
     return to_f16 ? odd32(s, 0) : toward_zero(s);
 }
 
@@ -239,7 +244,7 @@ static void run_exact(const stitch__mma *mma, void *d, const void *a, const void
                                count,
                                FRACTION - fa.fraction_bits - fb.fraction_bits};
                     bool to_f16 = mma->d == STITCH__F16;
-                    acc = exact_step(mma, &f, j, acc, fp8, to_f16);
+                    acc = exact_step(&f, j, acc, fp8, to_f16);
                     if (to_f16 && k + step < mma->k) /* the running value is an f16 between steps */
                         acc = widen_f16(narrow_f16(acc, STITCH__RN));
                 }
