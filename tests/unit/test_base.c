@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Errors, options, cancellation, memory, text, hashes, files.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <stitch/version.h>
+
+#include "base/base.h"
+#include "check.h"
+
+TEST(statuses_have_names)
+{
+    CHECK_STR(stitch_status_name(0), "STITCH_OK");
+    CHECK_STR(stitch_status_name(STITCH_E_REPLY), "STITCH_E_REPLY");
+    CHECK_STR(stitch_status_name(-999), "STITCH_E_UNKNOWN");
+    CHECK_STR(stitch_status_text(STITCH_E_TIMEOUT), "deadline exceeded");
+    CHECK_STR(stitch_domain_name(STITCH_DOMAIN_NVRTC), "nvrtc");
+    CHECK_STR(stitch_domain_name(999), "unknown");
+    CHECK_STR(stitch_domain_name(-1), "unknown");
+    CHECK_INT(stitch_version(), STITCH_VERSION_NUM);
+    CHECK_STR(stitch_version_string(), STITCH_VERSION_STRING);
+}
+
+TEST(errors_are_owned_and_replaced)
+{
+    stitch_error *err = NULL;
+    CHECK_INT(stitch__err_native(NULL, &err, STITCH_E_DRIVER, STITCH_DOMAIN_DRIVER, 700, "launch of %s\nfailed", "k"), STITCH_E_DRIVER);
+    CHECK_STR(stitch_error_message(err), "launch of k failed"); /* one line */
+    CHECK_INT(stitch_error_native(err), 700);
+    CHECK_INT(stitch_error_domain(err), STITCH_DOMAIN_DRIVER);
+    stitch__err_details(&err, "log");
+    stitch__err_prefix(&err, "run[%d]: ", 2);
+    CHECK_STR(stitch_error_message(err), "run[2]: launch of k failed");
+    CHECK_STR(stitch_error_details(err), "log");
+    /* The new message may be made of the old one. */
+    stitch__err(NULL, &err, STITCH_E_IO, "again: %s", stitch_error_message(err));
+    CHECK_STR(stitch_error_message(err), "again: run[2]: launch of k failed");
+    CHECK_STR(stitch_error_details(err), "");
+    CHECK_INT(stitch__err_nomem(NULL, &err), STITCH_E_NOMEM);
+    CHECK_STR(stitch_error_message(err), "out of memory");
+    stitch__err_prefix(&err, "x");
+    stitch__err_details(&err, "x");
+    stitch_error_free(err);
+    stitch_error_free(NULL);
+    CHECK_INT(stitch_error_code(NULL), STITCH_OK);
+    CHECK_STR(stitch_error_message(NULL), "");
+    CHECK_INT(stitch__err(NULL, NULL, STITCH_E_IO, "nobody listens"), STITCH_E_IO);
+}
+
+TEST(options_are_checked)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    static const char *const bad[] = {"gpu", "cuda:", "cuda:x", "cuda:1a", "sim:", "sim:sm_", "sim:sm_90b", "sim:90", "cuda:99999", ""};
+    static const char *const good[] = {"auto", "none", "cuda:0", "cuda:15", "sim:sm_90", "sim:sm_90a", "sim:sm_100f"};
+    for (size_t i = 0; i < STITCH__COUNT(bad); i++) {
+        o.device = bad[i];
+        CHECK_ERR(stitch_context_new(&ctx, &o, &err), STITCH_E_INVALID, "is not known");
+        CHECK(ctx == NULL);
+    }
+    for (size_t i = 0; i < STITCH__COUNT(good); i++) {
+        o.device = good[i];
+        CHECK_OK(stitch_context_new(&ctx, &o, &err));
+        stitch_context_free(ctx);
+    }
+    o.log_level = 9;
+    CHECK_ERR(stitch_context_new(&ctx, &o, &err), STITCH_E_INVALID, "log_level");
+    o.log_level = 0;
+    o.struct_size = 0;
+    CHECK_ERR(stitch_context_new(&ctx, &o, &err), STITCH_E_INVALID, "struct_size");
+    stitch_allocator a = STITCH_ALLOCATOR_INIT;
+    o.struct_size = sizeof(o);
+    o.allocator = &a;
+    CHECK_ERR(stitch_context_new(&ctx, &o, &err), STITCH_E_INVALID, "must all be set");
+    CHECK_ERR(stitch_context_new(NULL, NULL, &err), STITCH_E_INVALID, "NULL");
+    stitch_context_free(NULL);
+    CHECK_INT(stitch_context_options_init(&o, sizeof(o) + 1), STITCH_E_INVALID);
+    CHECK_INT(stitch_context_options_init(&o, sizeof(o)), STITCH_OK);
+    CHECK_INT(o.struct_size, sizeof(o));
+}
+
+TEST(older_and_newer_callers)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    struct {
+        stitch_context_options o;
+        uint64_t more;
+    } newer = {STITCH_CONTEXT_OPTIONS_INIT, 0};
+    newer.o.struct_size = sizeof(newer);
+    CHECK_OK(stitch_context_new(&ctx, &newer.o, &err));
+    stitch_context_free(ctx);
+    newer.more = 1;
+    CHECK_ERR(stitch_context_new(&ctx, &newer.o, &err), STITCH_E_INVALID, "newer library");
+    newer.o.struct_size = offsetof(stitch_context_options, cache_dir); /* a caller that knew only `device` */
+    newer.o.device = "none";
+    newer.o.cache_dir = (const char *)1;
+    CHECK_OK(stitch_context_new(&ctx, &newer.o, &err));
+    CHECK_STR(stitch__context_options(ctx)->device, "none");
+    stitch_context_free(ctx);
+}
+
+static void *trigger(void *token)
+{
+    stitch__sleep_ms(50);
+    stitch_cancel_trigger(token);
+    return NULL;
+}
+
+TEST(cancellation_and_deadlines)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    stitch_cancel *token = NULL;
+    pthread_t thread;
+    CHECK_OK(stitch_context_new(&ctx, NULL, &err));
+    CHECK_INT(stitch_cancel_new(&token), STITCH_OK);
+    stitch__scope s = stitch__scope_make(ctx, token, 0);
+    CHECK_OK(stitch__scope_check(&s, "x", &err));
+    CHECK_INT(stitch__scope_left_ms(&s, 123), 123);
+    pthread_create(&thread, NULL, trigger, token);
+    int64_t began = stitch__now_ns();
+    CHECK_ERR(stitch__scope_sleep(&s, 10000, "the sleep", &err), STITCH_E_CANCELLED, "the sleep was cancelled");
+    CHECK((stitch__now_ns() - began) / 1000000 < 2000);
+    pthread_join(thread, NULL);
+    CHECK(stitch_cancel_triggered(token));
+    stitch_cancel_reset(token);
+    CHECK(!stitch__scope_ended(&s));
+    stitch_context_cancel(ctx);
+    CHECK_ERR(stitch__scope_check(&s, "x", &err), STITCH_E_CANCELLED, "x was cancelled");
+    stitch_context_cancel_reset(ctx);
+    s = stitch__scope_make(ctx, NULL, 30);
+    CHECK(stitch__scope_left_ms(&s, 1000) <= 30);
+    CHECK_ERR(stitch__scope_sleep(&s, 10000, "it", &err), STITCH_E_TIMEOUT, "deadline");
+    CHECK_INT(stitch__scope_left_ms(&s, 1000), 0);
+    stitch_cancel_free(token);
+    stitch_cancel_free(NULL);
+    stitch_cancel_trigger(NULL);
+    CHECK(!stitch_cancel_triggered(NULL));
+    stitch_context_free(ctx);
+}
+
+static int made;
+
+static int make_state(stitch_context *ctx, void **state, stitch_error **err)
+{
+    *state = stitch__alloc(ctx, 10);
+    made++;
+    return *state ? STITCH_OK : stitch__err_nomem(ctx, err);
+}
+
+static int make_higher(stitch_context *ctx, void **state, stitch_error **err)
+{
+    void *lower;
+    int rc = stitch__context_slot(ctx, STITCH__SLOT_CUDA, make_state, stitch_free, &lower, err);
+    return rc ? rc : make_state(ctx, state, err);
+}
+
+TEST(slots_are_made_once)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    void *a, *b;
+    made = 0;
+    CHECK_OK(stitch_context_new(&ctx, NULL, &err));
+    CHECK(stitch__context_slot_peek(ctx, STITCH__SLOT_TASK) == NULL);
+    CHECK_OK(stitch__context_slot(ctx, STITCH__SLOT_TASK, make_higher, stitch_free, &a, &err));
+    CHECK_OK(stitch__context_slot(ctx, STITCH__SLOT_TASK, make_higher, stitch_free, &b, &err));
+    CHECK(a == b && stitch__context_slot_peek(ctx, STITCH__SLOT_TASK) == a);
+    CHECK_INT(made, 2);
+    stitch_context_free(ctx);
+}
+
+static void on_log(int level, const char *message, void *userdata)
+{
+    snprintf(userdata, 64, "%d:%s", level, message);
+}
+
+TEST(log_lines_cannot_be_forged)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    char seen[64] = "";
+    o.log = on_log;
+    o.log_userdata = seen;
+    CHECK_OK(stitch_context_new(&ctx, &o, &err));
+    stitch__log(ctx, STITCH_LOG_INFO, "quiet");
+    CHECK_STR(seen, "");
+    stitch__log(ctx, STITCH_LOG_WARN, "a\n%s", "b\x1b[0m");
+    CHECK_STR(seen, "2:a b [0m");
+    stitch__log(NULL, STITCH_LOG_ERROR, "nobody");
+    stitch_context_free(ctx);
+}
+
+TEST(memory)
+{
+    uint64_t *array = NULL;
+    size_t cap = 0;
+    CHECK(stitch__calloc(NULL, SIZE_MAX / 2, 4) == NULL);
+    CHECK(stitch__alloc(NULL, SIZE_MAX) == NULL);
+    CHECK_INT(stitch__grow(NULL, &array, &cap, SIZE_MAX / 4, 8), STITCH_E_NOMEM);
+    for (size_t i = 0; i < 1000; i++) {
+        CHECK_INT(stitch__grow(NULL, &array, &cap, i + 1, sizeof(*array)), STITCH_OK);
+        array[i] = i;
+    }
+    CHECK_INT(array[999], 999);
+    CHECK_INT((uintptr_t)array % 16, 0);
+    stitch_free(array);
+    stitch_free(NULL);
+
+    stitch__arena a = {NULL, NULL};
+    for (size_t i = 0; i < 2000; i++) {
+        unsigned char *p = stitch__arena_alloc(&a, i);
+        CHECK(p && (uintptr_t)p % 16 == 0);
+        for (size_t k = 0; k < i; k++)
+            CHECK(p[k] == 0);
+        memset(p, 0xff, i);
+    }
+    CHECK(stitch__arena_array(&a, SIZE_MAX / 4, 8) == NULL);
+    CHECK_STR(stitch__arena_printf(&a, "%d-%s", 7, "x"), "7-x");
+    CHECK_STR(stitch__arena_strndup(&a, "abc", 2), "ab");
+    stitch__arena_free(&a);
+    stitch__arena_free(&a);
+}
+
+TEST(buffers)
+{
+    stitch__buf b;
+    size_t len;
+    stitch__buf_init(&b, NULL);
+    char *text = stitch__buf_take(&b, &len);
+    CHECK_STR(text, "");
+    stitch_free(text);
+    for (int i = 0; i < 300; i++)
+        stitch__buf_printf(&b, "%d,", i);
+    stitch__buf_printf(&b, "%0300d", 1);
+    stitch__buf_truncate(&b, 4);
+    stitch__buf_append(&b, "\0x", 2);
+    text = stitch__buf_take(&b, &len);
+    CHECK_INT(len, 6);
+    CHECK(memcmp(text, "0,1,\0x", 7) == 0);
+    stitch_free(text);
+    b.failed = true;
+    stitch__buf_puts(&b, "lost");
+    CHECK(stitch__buf_take(&b, NULL) == NULL);
+    stitch__buf_free(&b);
+}
+
+TEST(untrusted_text)
+{
+    static const struct {
+        const char *in;
+        size_t max;
+        const char *out;
+    } cases[] = {
+        {"plain\n\ttext", 100, "plain\n\ttext"}, {"\x1b[31m", 100, "?[31m"},      {"a\xff\xc3", 100, "a??"},
+        {"\xc3\xa9\xe2\x82\xac", 100, "\xc3\xa9\xe2\x82\xac"}, {"\xc0\x80", 100, "??"}, {"\xed\xa0\x80", 100, "???"},
+        {"abcdef", 3, "abc... (3 bytes left out)"}, {"ab\xc3\xa9", 3, "ab... (2 bytes left out)"}, {"\x7f", 10, "?"},
+    };
+    for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
+        stitch__buf b;
+        stitch__buf_init(&b, NULL);
+        stitch__buf_puts_clean(&b, cases[i].in, strlen(cases[i].in), cases[i].max);
+        CHECK_STR(b.data, cases[i].out);
+        stitch__buf_free(&b);
+    }
+    CHECK(stitch__utf8_valid("\xf0\x9f\x98\x80", 4));
+    CHECK(!stitch__utf8_valid("\xf0\x9f\x98", 3));
+    CHECK(!stitch__utf8_valid("\xf4\x90\x80\x80", 4));
+    CHECK(stitch__name_valid("ln_1.weight") && stitch__name_valid("_"));
+    CHECK(!stitch__name_valid("") && !stitch__name_valid(NULL) && !stitch__name_valid("1a") && !stitch__name_valid(".a") && !stitch__name_valid("a b"));
+}
+
+TEST(suggestions)
+{
+    static const char *const words[] = {"kernel", "gemm", "copy", "repeat"};
+    CHECK_STR(stitch__nearest("kernal", words, 4), "kernel");
+    CHECK_STR(stitch__nearest("gmem", words, 4), "gemm");
+    CHECK_STR(stitch__nearest("repaet", words, 4), "repeat");
+    CHECK(stitch__nearest("zzzzzz", words, 4) == NULL);
+    CHECK(stitch__nearest("", words, 0) == NULL);
+}
+
+TEST(base64)
+{
+    static const char *const pairs[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}}; /* RFC 4648 */
+    static const char *const bad[] = {"Zg", "Zg=", "Z===", "====", "Zm9v!mFy", "Zg==Zg==", "Zm=v"};
+    void *data;
+    size_t len;
+    for (size_t i = 0; i < STITCH__COUNT(pairs); i++) {
+        char *text = stitch__base64_encode(NULL, pairs[i][0], strlen(pairs[i][0]));
+        CHECK_STR(text, pairs[i][1]);
+        CHECK_INT(stitch__base64_decode(NULL, text, strlen(text), &data, &len), STITCH_OK);
+        CHECK_INT(len, strlen(pairs[i][0]));
+        CHECK(memcmp(data, pairs[i][0], len) == 0);
+        stitch_free(text);
+        stitch_free(data);
+    }
+    for (size_t i = 0; i < STITCH__COUNT(bad); i++)
+        CHECK_INT(stitch__base64_decode(NULL, bad[i], strlen(bad[i]), &data, &len), STITCH_E_FORMAT);
+}
+
+TEST(sha256)
+{
+    char hex[65], again[65];
+    stitch__sha256_of("abc", 3, hex); /* FIPS 180-4 examples */
+    CHECK_STR(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    stitch__sha256_of("", 0, hex);
+    CHECK_STR(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    stitch__sha256_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, hex);
+    CHECK_STR(hex, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    static char million[1000000];
+    memset(million, 'a', sizeof(million));
+    stitch__sha256_of(million, sizeof(million), hex);
+    CHECK_STR(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    for (size_t piece = 1; piece < 200; piece += 13) {
+        stitch__sha256 h;
+        stitch__sha256_init(&h);
+        for (size_t at = 0; at < 1000; at += piece)
+            stitch__sha256_update(&h, million, 1000 - at < piece ? 1000 - at : piece);
+        stitch__sha256_hex(&h, again);
+        stitch__sha256_of(million, 1000, hex);
+        CHECK_STR(again, hex);
+    }
+}
+
+TEST(dtypes)
+{
+    for (int d = STITCH_DTYPE_F64; d <= STITCH_DTYPE_BOOL; d++) {
+        CHECK(stitch_dtype_size(d) > 0);
+        CHECK_INT(stitch_dtype_parse(stitch_dtype_name(d)), d);
+    }
+    CHECK_INT(stitch_dtype_size(STITCH_DTYPE_NONE), 0);
+    CHECK_INT(stitch_dtype_size(99), 0);
+    CHECK(stitch_dtype_name(0) == NULL && stitch_dtype_name(-1) == NULL);
+    CHECK_INT(stitch_dtype_parse("float"), STITCH_DTYPE_NONE);
+    CHECK_INT(stitch_dtype_parse(NULL), STITCH_DTYPE_NONE);
+}
+
+TEST(files)
+{
+    stitch_error *err = NULL;
+    char folder[] = "/tmp/stitch-test-XXXXXX", path[128], *data;
+    size_t len;
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof(path), "%s/a/b/c", folder);
+    CHECK_OK(stitch__mkdirs(NULL, path, &err));
+    CHECK_OK(stitch__mkdirs(NULL, path, &err));
+    char *file = stitch__path_join(NULL, path, "f");
+    CHECK_OK(stitch__file_write(NULL, file, "x\0y", 3, &err));
+    CHECK_OK(stitch__file_read(NULL, file, 0, &data, &len, &err));
+    CHECK_INT(len, 3);
+    CHECK(memcmp(data, "x\0y", 4) == 0);
+    stitch_free(data);
+    CHECK_ERR(stitch__file_read(NULL, file, 2, &data, &len, &err), STITCH_E_LIMIT, "the limit is 2");
+    CHECK_ERR(stitch__file_read(NULL, "/nonexistent/x", 0, &data, &len, &err), STITCH_E_NOT_FOUND, "/nonexistent/x");
+    CHECK_ERR(stitch__file_read(NULL, "/dev/zero", 0, &data, &len, &err), STITCH_E_IO, "not a regular file");
+    CHECK_ERR(stitch__file_write(NULL, "/nonexistent/x", "", 0, &err), STITCH_E_IO, "cannot be written");
+    CHECK_ERR(stitch__mkdirs(NULL, "/dev/null/x", &err), STITCH_E_IO, "cannot be made");
+    char *beside = stitch__path_beside(NULL, "/a/b.json", "c.cu");
+    CHECK_STR(beside, "/a/c.cu");
+    stitch_free(beside);
+    beside = stitch__path_beside(NULL, "b.json", "c.cu");
+    CHECK_STR(beside, "c.cu");
+    stitch_free(beside);
+    beside = stitch__path_beside(NULL, "/a/b", "/c");
+    CHECK_STR(beside, "/c");
+    stitch_free(beside);
+    stitch_free(file);
+}
+
+TEST_MAIN(RUN(statuses_have_names), RUN(errors_are_owned_and_replaced), RUN(options_are_checked), RUN(older_and_newer_callers),
+          RUN(cancellation_and_deadlines), RUN(slots_are_made_once), RUN(log_lines_cannot_be_forged), RUN(memory), RUN(buffers), RUN(untrusted_text),
+          RUN(suggestions), RUN(base64), RUN(sha256), RUN(dtypes), RUN(files))
