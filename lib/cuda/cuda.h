@@ -21,7 +21,8 @@ typedef struct stitch__driver {
 #include "cuda/driver_functions.def"
 #undef X
     /* The simulator's own entry points, typed in lib/sim/sim_ext.h; NULL on a real driver. */
-    void *sim_set_options, *sim_take_reports, *sim_name_allocation, *sim_gemm;
+    void *sim_set_options, *sim_take_reports, *sim_free_reports, *sim_name_allocation, *sim_mark_memory,
+        *sim_find_device, *sim_gemm;
 } stitch__driver;
 
 typedef struct stitch__nvrtc {
@@ -65,20 +66,21 @@ int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stit
 int stitch__device_enter(stitch__device *dev, stitch_error **err);
 void stitch__device_leave(stitch__device *dev);
 
-/* Turns a CUresult into a status: STITCH_OK, STITCH_E_NOMEM, STITCH_E_FAULT (context lost), STITCH_E_DRIVER. `what` names the
- * call and its object ("cuLaunchKernel of layernorm (run[2])"). */
+/* Turns a CUresult into a status: STITCH_OK, STITCH_E_NOMEM, STITCH_E_FAULT (context lost), STITCH_E_DRIVER. `what`
+ * names the call and its object ("cuLaunchKernel of layernorm (run[2])"). */
 int stitch__cu_check(const stitch__device *dev, CUresult result, stitch_error **err, const char *what);
 STITCH__PRINTF(4, 5)
 int stitch__cu_checkf(const stitch__device *dev, CUresult result, stitch_error **err, const char *fmt, ...);
 /* In functions with `rc`, `dev`, `err` and an `out:` label. */
-#define STITCH__CU(call)                                                  \
-    do {                                                                  \
-        if ((rc = stitch__cu_check(dev, (call), err, #call)) != STITCH_OK) \
-            goto out;                                                     \
+#define STITCH__CU(call)                                                                                               \
+    do {                                                                                                               \
+        if ((rc = stitch__cu_check(dev, (call), err, #call)) != STITCH_OK)                                             \
+            goto out;                                                                                                  \
     } while (0)
 
 /* Waits for a stream with the scope's cancellation and deadline (polls; never blocks in the driver). */
-int stitch__stream_wait(stitch__device *dev, CUstream stream, const stitch__scope *scope, const char *what, stitch_error **err);
+int stitch__stream_wait(stitch__device *dev, CUstream stream, const stitch__scope *scope, const char *what,
+                        stitch_error **err);
 
 /* Device memory; `name` goes into error messages and into the simulator's reports. The device must be entered. */
 int stitch__mem_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out, stitch_error **err);
@@ -97,7 +99,8 @@ void stitch__module_unload(stitch__module *module);
 
 /* An image rebuilt from saved parts (a program file): checked, copied. `meta` is what stitch__image_meta() gave. */
 json_t *stitch__image_meta(const stitch_image *image);
-int stitch__image_restore(stitch_context *ctx, const void *data, size_t size, const json_t *meta, stitch_image **out, stitch_error **err);
+int stitch__image_restore(stitch_context *ctx, const void *data, size_t size, const json_t *meta, stitch_image **out,
+                          stitch_error **err);
 stitch_image *stitch__image_ref(stitch_image *image); /* counted; stitch_image_free() drops one */
 
 #endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is looked for in source text before NVRTC sees it. NVRTC runs in this process, with this process's rights:
+ * `#include "/proc/self/environ"` would put the environment, API keys included, into a compile log that goes to a
+ * language model; and deep nesting overruns its stack, which ends the process.
+ *
+ * The scan knows comments, literals and spliced lines. Where it is in doubt it takes text for code, which at worst
+ * refuses an odd comment.
+ */
+#include <limits.h>
+#include <unistd.h>
+
+#include "cuda/internal.h"
+
+/* NVRTC gets a stack of 256 MiB; it was measured to hold well beyond these. */
+enum { MAX_NESTING = 1000, MAX_RUN = 4000, MAX_ELSE = 20000, MAX_FINDINGS = 20 };
+
+typedef struct scanner {
+    stitch__arena *arena;
+    const char *at, *end;
+    int line;
+    int depth, run, elses, findings;
+    bool deep, long_run, many_elses;
+    char *const *folders;
+    stitch__diagnostics *out;
+    int rc;
+} scanner;
+
+__attribute__((format(printf, 2, 3))) static void refuse(scanner *s, const char *fmt, ...)
+{
+    char text[600];
+    va_list ap;
+    if (s->rc || s->findings++ >= MAX_FINDINGS)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    s->rc = stitch__diagnostics_add(s->arena, s->out, STITCH_SEVERITY_ERROR, s->line, 0, "program.cu", text);
+}
+
+/* Spliced lines are gone for what looks at single characters. */
+static void splice(scanner *s)
+{
+    while (s->at + 1 < s->end && s->at[0] == '\\' &&
+           (s->at[1] == '\n' || (s->at[1] == '\r' && s->at + 2 < s->end && s->at[2] == '\n'))) {
+        s->at += s->at[1] == '\n' ? 2 : 3;
+        s->line++;
+    }
+}
+
+static int peek(scanner *s)
+{
+    splice(s);
+    return s->at < s->end ? (unsigned char)*s->at : -1;
+}
+
+static int take(scanner *s)
+{
+    int c = peek(s);
+    if (c >= 0)
+        s->at++;
+    if (c == '\n')
+        s->line++;
+    return c;
+}
+
+/* The character behind the current one, spliced lines left out. */
+static int peek_second(scanner *s)
+{
+    scanner ahead = *s;
+    if (peek(&ahead) < 0)
+        return -1;
+    ahead.at++;
+    return peek(&ahead);
+}
+
+/* The current character and the next one are skipped. */
+static void take_two(scanner *s)
+{
+    take(s);
+    take(s);
+}
+
+static bool is_word(int c)
+{
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c >= 0x80;
+}
+
+static void skip_line_comment(scanner *s)
+{
+    while (peek(s) >= 0 && peek(s) != '\n')
+        s->at++;
+}
+
+static void skip_comment(scanner *s)
+{
+    int last = 0, c;
+    while ((c = take(s)) >= 0) {
+        if (last == '*' && c == '/')
+            return;
+        last = c;
+    }
+}
+
+/* Blanks and comments, not the end of the line. */
+static void skip_blanks(scanner *s)
+{
+    for (;;) {
+        int c = peek(s);
+        if (c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f') {
+            s->at++;
+        } else if (c == '/' && peek_second(s) == '*') {
+            take_two(s);
+            skip_comment(s);
+        } else {
+            return;
+        }
+    }
+}
+
+/* A literal ends with its line: a stray quote (an apostrophe in an #error) must not hide the rest of the text. */
+static void skip_literal(scanner *s, int quote)
+{
+    int c;
+    while ((c = peek(s)) >= 0 && c != '\n') {
+        s->at++;
+        if (c == '\\')
+            take(s);
+        else if (c == quote)
+            return;
+    }
+}
+
+/* R"tag( ... )tag": no escapes, no splices. False when it is none after all. */
+static bool skip_raw(scanner *s)
+{
+    const char *tag = s->at + 1, *p = tag;
+    while (p < s->end && p - tag <= 16 && *p != '(' && *p != ')' && *p != '\\' && *p > ' ' && *p != '"')
+        p++;
+    if (p >= s->end || *p != '(')
+        return false;
+    size_t len = (size_t)(p - tag);
+    for (const char *q = p + 1; (size_t)(s->end - q) > len + 1; q++) {
+        if (*q == '\n')
+            s->line++;
+        /* Whether a raw string hides a directive depends on more than this scan knows (#if 0). */
+        if (*q == '#' || (*q == '%' && q[1] == ':'))
+            refuse(s, "a raw string must not contain '%c'", *q);
+        if (*q == ')' && memcmp(q + 1, tag, len) == 0 && q[1 + len] == '"') {
+            s->at = q + len + 2;
+            return true;
+        }
+    }
+    s->at = s->end;
+    return true;
+}
+
+static bool in_folders(scanner *s, const char *name)
+{
+    char path[PATH_MAX];
+    for (size_t i = 0; i < stitch__header_count; i++) {
+        if (strcmp(stitch__headers[i].name, name) == 0)
+            return true;
+    }
+    for (size_t i = 0; s->folders && s->folders[i]; i++) {
+        if ((size_t)snprintf(path, sizeof(path), "%s/%s", s->folders[i], name) < sizeof(path) &&
+            access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool leaves_folder(const char *name)
+{
+    for (const char *p = name; (p = strstr(p, "..")) != NULL; p++) {
+        if ((p == name || p[-1] == '/') && (p[2] == '/' || !p[2]))
+            return true;
+    }
+    return *name == '/' || strchr(name, '\\');
+}
+
+/* After `#include`. */
+static void include(scanner *s)
+{
+    char name[256];
+    size_t n = 0;
+    skip_blanks(s);
+    int open = peek(s), close = open == '<' ? '>' : open == '"' ? '"' : 0;
+    if (!close) {
+        refuse(s, "#include must name its file as <file> or \"file\"; names made by macros are not allowed");
+        return;
+    }
+    s->at++;
+    int c;
+    while ((c = peek(s)) >= 0 && c != '\n' && c != close && n + 1 < sizeof(name)) {
+        name[n++] = (char)c;
+        s->at++;
+    }
+    name[n] = '\0';
+    if (c != close || memchr(name, '\0', n))
+        refuse(s, "#include has no closing %c or too long a name", close);
+    else if (leaves_folder(name))
+        refuse(s, "#include of \"%s\" is not allowed: only CUDA's own headers can be included, by relative names",
+               name);
+    else if (open == '"' && !in_folders(s, name) && access(name, F_OK) == 0)
+        refuse(s, "#include of \"%s\" is not allowed: it is no CUDA header", name); /* a file of the current folder */
+}
+
+static void directive(scanner *s)
+{
+    char word[16];
+    size_t n = 0;
+    s->run = 0;
+    skip_blanks(s);
+    while (is_word(peek(s))) {
+        if (n + 1 < sizeof(word))
+            word[n++] = (char)peek(s);
+        s->at++;
+    }
+    word[n] = '\0';
+    if (n == 0 && peek(s) == '\\')
+        refuse(s, "a directive must be written out");
+    if (strcmp(word, "include") == 0 || strcmp(word, "include_next") == 0 || strcmp(word, "import") == 0)
+        include(s);
+    else if (strcmp(word, "embed") == 0 || strcmp(word, "line") == 0)
+        refuse(s, "#%s is not allowed", word);
+}
+
+/* The file name of __has_include: a comment may seem to begin in it. */
+static void skip_header_name(scanner *s)
+{
+    skip_blanks(s);
+    if (peek(s) != '(')
+        return;
+    s->at++;
+    skip_blanks(s);
+    if (peek(s) != '<')
+        return;
+    while (peek(s) >= 0 && peek(s) != '\n' && peek(s) != '>')
+        s->at++;
+}
+
+static void word(scanner *s)
+{
+    const char *from = s->at;
+    while (is_word(peek(s)) ||
+           (peek(s) == '\'' && s->at + 1 < s->end && is_word((unsigned char)s->at[1]) && *from >= '0' && *from <= '9'))
+        s->at++;
+    size_t len = (size_t)(s->at - from);
+    if (len == 4 && memcmp(from, "else", 4) == 0 && ++s->elses > MAX_ELSE && !s->many_elses) {
+        s->many_elses = true;
+        refuse(s, "there are more than %d else branches: use a table or a switch", MAX_ELSE);
+    }
+    if (len >= 13 && memcmp(from, "__has_include", 13) == 0)
+        skip_header_name(s);
+    bool raw = len >= 1 && len <= 3 && from[len - 1] == 'R';
+    if (raw && s->at < s->end && *s->at == '"' && skip_raw(s))
+        s->run++;
+}
+
+static void count(scanner *s, int c)
+{
+    if (c == '(' || c == '[' || c == '{') {
+        if (++s->depth > MAX_NESTING && !s->deep) {
+            s->deep = true;
+            refuse(s, "brackets are nested more than %d deep", MAX_NESTING);
+        }
+    } else if ((c == ')' || c == ']' || c == '}') && s->depth > 0) {
+        s->depth--;
+    }
+    if (c == ';' || c == '{' || c == '}' || c == ',')
+        s->run = 0;
+    else if (++s->run > MAX_RUN && !s->long_run) {
+        s->long_run = true;
+        refuse(s, "an expression has more than %d parts: split it", MAX_RUN);
+    }
+}
+
+/* `#`, or one of its other spellings, is the current character: skipped if so. Anywhere in a line, to be sure. */
+static bool hash(scanner *s, int c)
+{
+    if (c == '#') {
+        s->at++;
+        return true;
+    }
+    if (c == '%' && peek_second(s) == ':') {
+        take_two(s);
+        return true;
+    }
+    return false;
+}
+
+int stitch__source_check(stitch__arena *arena, const char *source, size_t len, char *const *folders,
+                         stitch__diagnostics *out)
+{
+    scanner s = {.arena = arena, .at = source, .end = source + len, .line = 1, .folders = folders, .out = out};
+    if (memmem(source, len, "?\?/", 3) || memmem(source, len, "?\?=", 3))
+        refuse(&s, "trigraphs are not allowed");
+    while (s.rc == STITCH_OK && peek(&s) >= 0) {
+        skip_blanks(&s);
+        int c = peek(&s);
+        if (c < 0)
+            break;
+        if (c == '\n') {
+            take(&s);
+        } else if (c == '/' && peek_second(&s) == '/') {
+            skip_line_comment(&s);
+        } else if (is_word(c)) {
+            count(&s, 'w');
+            word(&s);
+        } else if (c == '"' || c == '\'') {
+            s.at++;
+            count(&s, 'w');
+            skip_literal(&s, c);
+        } else if (hash(&s, c)) {
+            directive(&s);
+        } else {
+            s.at++;
+            count(&s, c);
+        }
+    }
+    return s.rc;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The cuda module's state of a context: made empty by the first use, filled as libraries and the device are asked for.
+ */
+#include "cuda/internal.h"
+
+static void state_free(void *state)
+{
+    stitch__cuda *cuda = state;
+    if (cuda->device_ready) /* a context that a fault has ruined answers with an error: there is nothing to do about it
+                             */
+        cuda->driver.DevicePrimaryCtxRelease(cuda->device.ordinal);
+    stitch__arena_free(&cuda->arena);
+    pthread_mutex_destroy(&cuda->lock);
+    stitch_free(cuda);
+}
+
+static int state_make(stitch_context *ctx, void **state, stitch_error **err)
+{
+    stitch__cuda *cuda = stitch__calloc(ctx, 1, sizeof(*cuda));
+    if (!cuda)
+        return stitch__err_nomem(ctx, err);
+    cuda->ctx = ctx;
+    cuda->arena.ctx = ctx;
+    if (pthread_mutex_init(&cuda->lock, NULL) != 0) {
+        stitch_free(cuda);
+        return stitch__err_nomem(ctx, err);
+    }
+    *state = cuda;
+    return STITCH_OK;
+}
+
+int stitch__cuda_state(stitch_context *ctx, stitch__cuda **out, stitch_error **err)
+{
+    void *state = NULL;
+    *out = NULL;
+    if (!ctx)
+        return stitch__err(NULL, err, STITCH_E_INVALID, "the context must not be NULL");
+    int rc = stitch__context_slot(ctx, STITCH__SLOT_CUDA, state_make, state_free, &state, err);
+    *out = state;
+    return rc;
+}
+
+int stitch__device_get(stitch_context *ctx, stitch__device **out, stitch_error **err)
+{
+    stitch__cuda *cuda;
+    *out = NULL;
+    int rc = stitch__cuda_state(ctx, &cuda, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&cuda->lock);
+    if (!cuda->device_ready)
+        rc = stitch__device_open(cuda, err);
+    pthread_mutex_unlock(&cuda->lock);
+    if (rc == STITCH_OK)
+        *out = &cuda->device;
+    return rc;
+}
+
+int stitch__nvrtc_get(stitch_context *ctx, const stitch__nvrtc **out, stitch_error **err)
+{
+    stitch__cuda *cuda;
+    *out = NULL;
+    int rc = stitch__cuda_state(ctx, &cuda, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&cuda->lock);
+    if (!cuda->nvrtc_ready)
+        rc = stitch__nvrtc_open(cuda, NULL, err);
+    pthread_mutex_unlock(&cuda->lock);
+    if (rc == STITCH_OK)
+        *out = &cuda->nvrtc;
+    return rc;
+}
+
+int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stitch_error **err)
+{
+    stitch__cuda *cuda;
+    *out = NULL;
+    int rc = stitch__cuda_state(ctx, &cuda, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&cuda->lock);
+    if (!cuda->cublaslt_ready)
+        rc = stitch__cublaslt_open(cuda, NULL, err);
+    pthread_mutex_unlock(&cuda->lock);
+    if (rc == STITCH_OK)
+        *out = &cuda->cublaslt;
+    return rc;
+}
