@@ -10,6 +10,10 @@ static int check_source(const stitch_task *t, size_t index, const stitch_tensor_
     const char *role = info->role == STITCH_TENSOR_INPUT ? "input" : "weight";
     const stitch__safetensors *recorded = t->reference.kind == STITCH__COMPUTE_TENSORS ? t->reference.tensors : NULL;
 
+    if (t->tensors[index].data && t->tensors[index].data_bytes != info->bytes)
+        return stitch__err(t->ctx, err, STITCH_E_STATE,
+                           "%s %s was set to %" PRIu64 " bytes of data, but has %" PRIu64 " bytes at these dims", role,
+                           info->name, t->tensors[index].data_bytes, info->bytes);
     if (t->tensors[index].data)
         return STITCH_OK;
     if (recorded && (info->role == STITCH_TENSOR_INPUT || stitch__safetensors_find(recorded, info->name)))
@@ -34,7 +38,8 @@ int stitch__task_check(const stitch_task *t, stitch_error **err)
         stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
         rc = stitch_interface_tensor(t->iface, i, &info);
         if (rc)
-            return stitch__err(t->ctx, err, rc, "tensor %zu of the task cannot be read", i);
+            return stitch__err(t->ctx, err, rc, "the shape of tensor %s does not work out at the present dims",
+                               info.name);
         if (info.role == STITCH_TENSOR_OUTPUT) {
             outputs++;
             if (t->reference.kind == STITCH__COMPUTE_TENSORS) {

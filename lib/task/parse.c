@@ -510,6 +510,12 @@ static int parse_document(reader *r, const json_t *root, stitch_error **err)
         rc = parse_reference(r, root, err);
     if (!rc)
         rc = parse_baselines(r, root, err);
+    if (!rc && stitch__task_has_reduced(r->task)) {
+        stitch_interface *reduced = NULL;
+        rc = placed(&(stitch__jpath){NULL, "reduced_dims", 0},
+                    stitch__task_interface(r->task, true, STITCH_DTYPE_NONE, &reduced, err), err);
+        stitch_interface_free(reduced);
+    }
     /* A document is complete but for a reference that the host may set. */
     if (!rc && r->task->reference.kind != STITCH__COMPUTE_NONE)
         rc = stitch__task_check(r->task, err);

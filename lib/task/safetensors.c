@@ -62,7 +62,7 @@ static int parse_tensor(stitch__safetensors *st, const char *name, const json_t 
     stitch__jpath at = {NULL, name, 0}, dtype_at = {&at, "dtype", 0}, offsets_at = {&at, "data_offsets", 0};
     const char *dtype = NULL;
     const json_t *offsets;
-    uint64_t elements, data_bytes = st->file_bytes - st->data_start, begin, end;
+    uint64_t elements = 0, data_bytes = st->file_bytes - st->data_start, begin, end;
     size_t i;
     int rc = stitch__json_keys(ctx, v, &at, keys, err);
 

@@ -100,11 +100,7 @@ int stitch__task_interface(const stitch_task *t, bool reduced, int output_dtype,
     }
     for (size_t i = 0; !rc && i < count; i++) {
         stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
-        rc = stitch_interface_tensor(t->iface, i, &info);
-        if (rc) {
-            rc = stitch__err(t->ctx, err, rc, "tensor %zu of the task cannot be read", i);
-            break;
-        }
+        (void)stitch_interface_tensor(t->iface, i, &info); /* fails for a shape that the present dims do not fit */
         int dtype = info.dtype;
         if (info.role == STITCH_TENSOR_OUTPUT && output_dtype != STITCH_DTYPE_NONE && stitch__dtype_is_float(dtype))
             dtype = output_dtype;
@@ -160,12 +156,16 @@ int stitch_task_set_dim(stitch_task *t, const char *name, int64_t value, stitch_
     t->hash[0] = 0;
     d = find_dim(t, name);
     if (d) {
-        int64_t before = d->value;
-        d->value = value;
-        rc = value < 1 ? stitch__err(t->ctx, err, STITCH_E_INVALID, "dim %s: %" PRId64 " is less than 1", name, value)
-                       : rebuild(t, t->reduced, err);
-        if (rc)
-            d->value = before;
+        if (value < 1)
+            return stitch__err(t->ctx, err, STITCH_E_INVALID, "dim %s: %" PRId64 " is less than 1", name, value);
+        if (d->reduced > value)
+            return stitch__err(t->ctx, err, STITCH_E_INVALID,
+                               "dim %s: %" PRId64 " is less than its reduced value %" PRId64, name, value, d->reduced);
+        /* Dims are changed one by one, and shapes may make no sense in between: stitch__task_check() looks at the end.
+         */
+        rc = t->reduced && d->reduced ? STITCH_OK : stitch_interface_set_dim(t->iface, name, value, err);
+        if (!rc)
+            d->value = value;
         return rc;
     }
     if (t->dim_count >= STITCH__TASK_MAX_DIMS)

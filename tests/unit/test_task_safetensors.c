@@ -74,7 +74,8 @@ TEST(reads_what_it_writes)
               "weight z.weight has shape [3,3], but [2,3]");
     infos[0].shape[0] = 2;
     infos[0].dtype = STITCH_DTYPE_F64;
-    CHECK_ERR(stitch__safetensors_match(st, &infos[0], "weight", false, NULL, &err), STITCH_E_INVALID, "dtype f64, but f32");
+    CHECK_ERR(stitch__safetensors_match(st, &infos[0], "weight", false, NULL, &err), STITCH_E_INVALID,
+              "dtype f64, but f32");
     CHECK_OK(stitch__safetensors_match(st, &infos[0], "output", true, NULL, &err));
     infos[0].name = "none";
     CHECK_ERR(stitch__safetensors_match(st, &infos[0], "weight", false, NULL, &err), STITCH_E_NOT_FOUND, "none");
@@ -95,8 +96,12 @@ TEST(accepts_unusual_files)
         {"{}", 0, 0},
         {"{\"__metadata__\":{\"format\":\"pt\"}}        ", 0, 0},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, 1},
-        {"{\"e\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[0,0]},\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 3, 2},
-        {"{\"a\":{\"dtype\":\"U16\",\"shape\":[2],\"data_offsets\":[3,7]},\"b\":{\"dtype\":\"I8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 7, 2},
+        {"{\"e\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[0,0]},\"a\":{\"dtype\":\"U8\",\"shape\":[3],"
+         "\"data_offsets\":[0,3]}}",
+         3, 2},
+        {"{\"a\":{\"dtype\":\"U16\",\"shape\":[2],\"data_offsets\":[3,7]},\"b\":{\"dtype\":\"I8\",\"shape\":[3],\"data_"
+         "offsets\":[0,3]}}",
+         7, 2},
         {"{\"\\u00e9 x\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, 1},
     };
     need_context();
@@ -138,14 +143,23 @@ TEST(refuses_malformed_files)
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4, "a.data_offsets"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,\"4\"]}}", 4, "a.data_offsets"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "the file has 4 bytes"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[9223372036854775800,9223372036854775804]}}", 4, "a.data_offsets"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[2,5]}}", 5, "overlaps"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 3, "overlaps"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4,7]}}", 7, "gap"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[9223372036854775800,9223372036854775804]}}", 4,
+         "a.data_offsets"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_"
+         "offsets\":[2,5]}}",
+         5, "overlaps"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_"
+         "offsets\":[0,3]}}",
+         3, "overlaps"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_"
+         "offsets\":[4,7]}}",
+         7, "gap"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[1,4]}}", 4, "gap"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 9, "6 bytes of data belong to no tensor"},
         {"{}", 1, "belong to no tensor"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "a"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_"
+         "offsets\":[0,1]}}",
+         1, "a"},
         {"{\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "header"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}} trailing", 1, "header"},
     };
@@ -195,8 +209,8 @@ TEST(refuses_wrong_lengths)
 
 TEST(every_prefix_is_refused)
 {
-    static const char header[] =
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"I8\",\"shape\":[3],\"data_offsets\":[8,11]}}";
+    static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":"
+                                 "\"I8\",\"shape\":[3],\"data_offsets\":[8,11]}}";
     size_t full = 8 + strlen(header) + 11;
 
     need_context();
@@ -248,5 +262,5 @@ TEST(weights_file_of_a_task)
     unlink(path);
 }
 
-TEST_MAIN(RUN(reads_what_it_writes), RUN(accepts_unusual_files), RUN(refuses_malformed_files), RUN(refuses_wrong_lengths),
-          RUN(every_prefix_is_refused), RUN(weights_file_of_a_task))
+TEST_MAIN(RUN(reads_what_it_writes), RUN(accepts_unusual_files), RUN(refuses_malformed_files),
+          RUN(refuses_wrong_lengths), RUN(every_prefix_is_refused), RUN(weights_file_of_a_task))
