@@ -28,14 +28,15 @@ typedef struct stitch__sim_memory stitch__sim_memory;
 /* One allocation. The fields are read by the interpreter without locks while a launch runs; memory.c changes them only
  * between launches. */
 typedef struct stitch__sim_alloc {
-    uint64_t base;  /* device address of the first byte */
-    uint64_t size;  /* bytes that were asked for: what lies behind is out of bounds */
-    uint8_t *host;  /* where byte `base` lies on the host; at least 64 readable bytes follow the last one. NULL if freed */
-    char *name;     /* never NULL; "" if nobody named it */
+    uint64_t base; /* device address of the first byte */
+    uint64_t size; /* bytes that were asked for: what lies behind is out of bounds */
+    uint8_t
+        *host;  /* where byte `base` lies on the host; at least 64 readable bytes follow the last one. NULL if freed */
+    char *name; /* never NULL; "" if nobody named it */
     uint64_t serial; /* 1, 2, ... in the order of allocation: "allocation 7" where there is no name */
-    bool freed;     /* kept as a tombstone, so that use after free can name it */
-    bool readonly;  /* constant memory: a store is an error */
-    bool managed;   /* owned by a module (a global variable), for words in reports */
+    bool freed;      /* kept as a tombstone, so that use after free can name it */
+    bool readonly;   /* constant memory: a store is an error */
+    bool managed;    /* owned by a module (a global variable), for words in reports */
     /* Bit i of word i/64: byte was written. NULL: all bytes were. Has one spare word at the end. Set with atomic OR. */
     _Atomic(uint64_t) *init;
     /* The interpreter's record of accesses during one launch, made with calloc(); memory.c frees it with free() when it
@@ -54,7 +55,8 @@ void stitch__sim_memory_around(stitch__sim_memory *mem, uint64_t address, stitch
 
 int stitch__sim_memory_new(stitch__sim_memory **out, stitch_error **err);
 void stitch__sim_memory_free(stitch__sim_memory *mem);
-/* size > 0; `align` a power of two (0: 256). Fresh bytes count as never written, whatever they hold. `name` is copied. */
+/* size > 0; `align` a power of two (0: 256). Fresh bytes count as never written, whatever they hold. `name` is copied.
+ */
 int stitch__sim_memory_alloc(stitch__sim_memory *mem, uint64_t size, uint64_t align, const char *name,
                              stitch__sim_alloc **out, stitch_error **err);
 /* STITCH_E_INVALID if `address` is not the base of a live allocation. */
@@ -70,22 +72,25 @@ bool stitch__sim_memory_written(const stitch__sim_alloc *a, uint64_t offset, uin
 int stitch__sim_memory_new_range(stitch__sim_memory **out, uint64_t base, uint64_t end, stitch_error **err);
 /* Releases every allocation, mapping, reservation and tombstone. */
 void stitch__sim_memory_reset(stitch__sim_memory *mem);
+/* Whether `address` is the base of a live allocation that _alloc() made. */
+bool stitch__sim_memory_owned(stitch__sim_memory *mem, uint64_t address);
 uint64_t stitch__sim_memory_used(const stitch__sim_memory *mem); /* bytes of live allocations made by _alloc() */
 
 /* Physical memory of the virtual memory calls: counted, may be mapped at several addresses at once, which then share
  * contents and the record of written bytes. */
 typedef struct stitch__sim_backing stitch__sim_backing;
-stitch__sim_backing *stitch__sim_backing_new(uint64_t size); /* NULL: out of memory */
+stitch__sim_backing *stitch__sim_backing_new(uint64_t size);  /* NULL: out of memory */
 void stitch__sim_backing_unref(stitch__sim_backing *backing); /* NULL is ignored */
 
 /* An address range in which only stitch__sim_memory_map() places anything. `fixed`: 0, or the address that is wanted,
  * which is a wish. STITCH_E_NOMEM where no range is left. */
-int stitch__sim_memory_reserve(stitch__sim_memory *mem, uint64_t size, uint64_t align, uint64_t fixed, uint64_t *address,
-                               stitch_error **err);
+int stitch__sim_memory_reserve(stitch__sim_memory *mem, uint64_t size, uint64_t align, uint64_t fixed,
+                               uint64_t *address, stitch_error **err);
 /* STITCH_E_INVALID if [address, address + size) is no reservation, STITCH_E_BUSY while something is mapped in it. */
 int stitch__sim_memory_unreserve(stitch__sim_memory *mem, uint64_t address, uint64_t size, stitch_error **err);
 bool stitch__sim_memory_reserved(const stitch__sim_memory *mem, uint64_t address, uint64_t size);
-/* Maps the first `size` bytes of `backing` at `address`, without gaps around it. STITCH_E_BUSY if something lives there. */
+/* Maps the first `size` bytes of `backing` at `address`, without gaps around it. STITCH_E_BUSY if something lives
+ * there. */
 int stitch__sim_memory_map(stitch__sim_memory *mem, uint64_t address, uint64_t size, stitch__sim_backing *backing,
                            stitch__sim_alloc **out, stitch_error **err);
 /* Makes host memory that the caller owns visible at its own address (page-locked memory). At least 64 readable bytes
@@ -99,7 +104,8 @@ int stitch__sim_memory_map_host(stitch__sim_memory *mem, void *host, uint64_t si
 bool stitch__sim_memory_live(stitch__sim_memory *mem, uint64_t address, uint64_t len);
 bool stitch__sim_memory_store(stitch__sim_memory *mem, uint64_t address, const void *data, uint64_t len);
 bool stitch__sim_memory_load(stitch__sim_memory *mem, uint64_t address, void *data, uint64_t len);
-bool stitch__sim_memory_move(stitch__sim_memory *dst_mem, uint64_t dst, stitch__sim_memory *src_mem, uint64_t src, uint64_t len);
+bool stitch__sim_memory_move(stitch__sim_memory *dst_mem, uint64_t dst, stitch__sim_memory *src_mem, uint64_t src,
+                             uint64_t len);
 bool stitch__sim_memory_fill(stitch__sim_memory *mem, uint64_t address, uint32_t value, unsigned elem, uint64_t count);
 
 #endif
