@@ -451,9 +451,27 @@ static const struct {
     stitch__lanes_fn fn;
 } conversions[] = {ALL(ENTRY)};
 
+/* Forms that the lists above make and PTX refuses. */
+static bool refused(const stitch__arith_cvt *cvt)
+{
+    bool bf16 = cvt->dst == STITCH__BF16 || cvt->src == STITCH__BF16;
+    if (!is_int(cvt->dst) || !is_int(cvt->src)) {
+        unsigned other = is_int(cvt->dst) ? cvt->dst : cvt->src;
+        return bf16 && is_int(other) && (int_bits(other) == 8 || (is_int(cvt->dst) && cvt->flags & STITCH__SAT));
+    }
+    /* .sat between integers only where it can do something. */
+    if (!(cvt->flags & STITCH__SAT))
+        return false;
+    if (int_signed(cvt->src) && !int_signed(cvt->dst))
+        return false;
+    return int_bits(cvt->dst) >= int_bits(cvt->src) + (unsigned)(!int_signed(cvt->src) && int_signed(cvt->dst));
+}
+
 stitch__lanes_fn stitch__arith_lanes_cvt(const stitch__arith_cvt *cvt)
 {
     stitch__lanes_fn fn = NULL;
+    if (refused(cvt))
+        return NULL;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         fn = stitch__arith_select_cvt_avx2(cvt);

@@ -3,14 +3,13 @@
 """Make arith_sfu_tables.h: the coefficients of the special function unit.
 
     gen_sfu_tables.py > arith_sfu_tables.h                        fit them to the functions
-    gen_sfu_tables.py --samples sfu_samples.bin > ...             solve for the hardware's from its own results
+    gen_sfu_tables.py --samples sfu.bin > arith_sfu_tables.h      solve for the hardware's from its own results
 
 Fitted coefficients keep each function within the error that stitch__arith_sfu_accuracy states. Solved ones are the hardware's:
 each output y of the unit says y <= (C0 2^s0 + C1 x + C2 2^s2 sq(x) + bias) / 2^shift < y + 1, and some hundred outputs of one
-table entry leave a single integer triple. tests/gpu/record_sfu.cu records the outputs on a GPU.
+table entry leave a single integer triple. tests/gpu/record_instructions.c records the outputs on a GPU (sfu.bin).
 """
 import argparse
-import itertools
 import math
 import sys
 
@@ -86,47 +85,75 @@ def fit(f, entry):
     return best[1]
 
 
-def solve(f, entry, x, y):
-    """All integer triples that give the outputs y at x: start from the fit, walk to feasibility, then look around it."""
+def solve(f, x, low, high):
+    """All integer triples whose sums at x lie in [low, high]."""
     b1, b2 = f.basis(x)
-    low = (y << f.shift) - f.bias
-    high = low + (1 << f.shift) - 1
-
-    def violation(c):
-        v = (c[0] << f.s0) + c[1] * b1 + c[2] * b2
-        return int(np.maximum(low - v, 0).sum() + np.maximum(v - high, 0).sum())
-
     # Least squares on the middle of the intervals gives a start within a few units.
     a = np.stack([np.full(len(x), 2.0 ** f.s0), b1, b2], axis=1).astype(np.float64)
     scale = np.abs(a).max(axis=0)
     middle = (low + high) / 2.0
     start = np.linalg.lstsq(a / scale, middle, rcond=None)[0] / scale
     found = []
-    for c2 in range(round(start[2]) - 4, round(start[2]) + 5):
+    for c2 in range(round(start[2]) - 6, round(start[2]) + 7):
         line = np.linalg.lstsq(a[:, :2] / scale[:2], middle - c2 * b2, rcond=None)[0] / scale[:2]
-        for c1 in range(round(line[1]) - 6, round(line[1]) + 7):
-            # c0 is then an interval
-            lo = (low - c1 * b1 - c2 * b2).max()
-            hi = (high - c1 * b1 - c2 * b2).min()
-            for c0 in range(-(-int(lo) >> f.s0), (int(hi) >> f.s0) + 1):
-                assert violation((c0, c1, c2)) == 0
+        for c1 in range(round(line[1]) - 12, round(line[1]) + 13):
+            least = (low - c1 * b1 - c2 * b2).max()
+            most = (high - c1 * b1 - c2 * b2).min()
+            # C0 2^s0 lies in between
+            for c0 in range(-(-int(least) >> f.s0), (int(most) >> f.s0) + 1):
                 found.append((c0, c1, c2))
     return found
 
 
+def floats(bits):
+    return bits.astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def observations(name, inputs, outputs):
+    """Table entry, x and the interval of the sum before truncation, of each recorded input and output (as bits)."""
+    m = inputs & 0x7FFFFF
+    y, above = floats(outputs), floats(outputs + 1)
+    if name == "rcp":
+        entry, x, low, bias, shift = m >> 16, m & 0xFFFF, y * 2.0 ** 24, 0x47E7, 15
+    elif name == "rsqrt":
+        w = m | np.where(inputs >= 0x40000000, 1 << 23, 0)
+        entry, x, low, bias, shift = w >> 17, w & 0x1FFFF, y * 2.0 ** 24, 0x7FFF, 16
+        keep = w != 0  # a power of four is answered without the table
+        entry, x, low = entry[keep], x[keep], low[keep]
+    elif name == "ex2":
+        fixed = (floats(inputs) * 2.0 ** 23).astype(np.int64)
+        entry, x, low, bias, shift = fixed >> 17, fixed & 0x1FFFF, y * 2.0 ** 23, 0x77E2, 15
+    elif name == "sin":
+        # The instruction multiplies by 1 / 2 pi, toward zero, and the unit reads the top bits.
+        product = floats(inputs) * floats(np.array([0x3E22F983]))
+        turns = product.astype(np.float32).astype(np.float64)
+        turns = np.where(turns > product, np.nextafter(turns.astype(np.float32), np.float32(0)).astype(np.float64), turns)
+        fixed = np.floor(turns * 2.0 ** 25).astype(np.int64)
+        entry, x = fixed >> 17, fixed & 0x1FFFF
+        low, high = np.ceil(y * 2.0 ** 37), np.ceil(above * 2.0 ** 37) - 1
+        return entry, x, low.astype(np.int64), high.astype(np.int64)
+    else:
+        keep = m != 0
+        entry, x = m[keep] >> 17, m[keep] & 0x1FFFF
+        low, high = np.ceil(y[keep] * 2.0 ** 36), np.ceil(above[keep] * 2.0 ** 36) - 1
+        return entry, x, 4 * low.astype(np.int64) - 0x3345, 4 * high.astype(np.int64) + 3 - 0x3345
+    low = low.astype(np.int64)
+    return entry, x, (low << shift) - bias, ((low + 1) << shift) - 1 - bias
+
+
 def read_samples(path):
-    """Text header line 'SFU1', then per function: name, entries, samples (text line), then int32 x and int32 y arrays."""
+    """A text line "SFU1 ...", then for each function a line "name count" and count pairs of uint32: input, output."""
     with open(path, "rb") as file:
-        if file.readline() != b"SFU1\n":
+        if not file.readline().startswith(b"SFU1 "):
             sys.exit(f"{path}: not a recording of the special function unit")
         out = {}
         while True:
             line = file.readline().split()
             if not line:
                 return out
-            name, entries, count = line[0].decode(), int(line[1]), int(line[2])
-            data = np.frombuffer(file.read(8 * entries * count), dtype="<i4").reshape(entries, 2, count)
-            out[name] = data.astype(np.int64)
+            count = int(line[1])
+            pairs = np.frombuffer(file.read(8 * count), dtype="<u4").reshape(count, 2).astype(np.int64)
+            out[line[0].decode()] = (pairs[:, 0], pairs[:, 1])
 
 
 def main():
@@ -143,10 +170,12 @@ def main():
     print(f"/* 1: the hardware's own coefficients. */\n#define SFU_TABLES_EXACT {int(bool(samples))}\n")
     for f in FUNCTIONS:
         rows = []
+        if samples:
+            entries, x, low, high = observations(f.name, *samples[f.name])
         for entry in range(f.entries):
             if samples:
-                x, y = samples[f.name][entry]
-                found = solve(f, entry, x, y)
+                here = entries == entry
+                found = solve(f, x[here], low[here], high[here])
                 if len(found) != 1:
                     sys.exit(f"{f.name}[{entry}]: {len(found)} solutions: {found[:8]}")
                 rows.append(found[0])
