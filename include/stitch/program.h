@@ -157,9 +157,13 @@ typedef struct stitch_executor_options {
     /** cuBLASLt workspace, shared by all products of a stream; 0: 32 MiB. */
     uint64_t library_workspace_bytes;
     uint64_t max_workspace_bytes; /**< 0: 64 GiB */
+    /** 1: products use cuBLASLt's first choice. Default: prepare times its first choices on the real shapes, once a device and shape (the result
+     *  is kept in the cache folder). */
+    int32_t no_tuning;
+    int32_t reserved;
 } stitch_executor_options;
 
-#define STITCH_EXECUTOR_OPTIONS_INIT {sizeof(stitch_executor_options), NULL, NULL, 0, NULL, 0, 0, 0, 0, 0}
+#define STITCH_EXECUTOR_OPTIONS_INIT {sizeof(stitch_executor_options), NULL, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0}
 
 STITCH_API int stitch_executor_options_init(stitch_executor_options *options, size_t struct_size);
 
