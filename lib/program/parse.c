@@ -114,8 +114,11 @@ int stitch__parse_ref(stitch__parser *p, const json_t *v, const stitch__jpath *a
         return stitch__err_nomem(p->ctx, p->err);
     if (!*end)
         return STITCH_OK;
+    do
+        end++; /* '+' and spaces: columns count from the offset's first character */
+    while (*end == ' ');
     stitch_error *why = NULL;
-    int rc = stitch__expr_parse(&p->doc->arena, &p->doc->symbols, end + 1, strlen(end + 1), &out->offset, &why);
+    int rc = stitch__expr_parse(&p->doc->arena, &p->doc->symbols, end, strlen(end), &out->offset, &why);
     if (rc == STITCH_OK || rc == STITCH_E_NOMEM)
         return at_place(p, at, rc, why);
     rc = stitch__json_err(p->ctx, at, p->err, "offset %s", stitch_error_message(why));

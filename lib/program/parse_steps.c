@@ -36,7 +36,7 @@ static bool kernel_name_valid(const char *s)
     for (size_t i = 0; i < len; i++) {
         char c = s[i];
         bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == ':';
-        if (c == '<')
+        if (c == '<' && i && s[i - 1] != '<')
             angle++;
         else if (c == '>' && angle)
             angle--;
