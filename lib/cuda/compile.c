@@ -216,10 +216,12 @@ static int rename_lookups(call *c)
         if (name) {
             name += sizeof(marker) - 1;
             name += strspn(name, " ");
+            bool other = strstr(from->message, "non-__global__") != NULL;
             from->message = stitch__arena_printf(
                 &c->image->arena,
-                "the program uses a kernel \"%.*s\", which the source does not define, or whose template "
-                "arguments do not fit",
+                other ? "the program uses a kernel \"%.*s\", which is no __global__ function"
+                      : "the program uses a kernel \"%.*s\", which the source does not define, or whose "
+                        "template arguments do not fit",
                 (int)strcspn(name, "\""), name);
             if (!from->message)
                 return STITCH_E_NOMEM;

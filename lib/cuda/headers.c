@@ -6,6 +6,9 @@
  */
 #include "cuda/internal.h"
 
+/* libcu++ defines some of the same macros in other words and without looking; that is no news to the programmer. */
+#define NO_REDEFINITION_WARNING "#pragma nv_diag_suppress 47\n"
+
 static const char stdint_h[] =
     "#pragma once\n"
     "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;\n"
@@ -66,24 +69,24 @@ static const char float_h[] =
     "#ifndef DBL_MIN\n#define DBL_MIN 2.2250738585072014e-308\n#endif\n"
     "#ifndef DBL_EPSILON\n#define DBL_EPSILON 2.2204460492503131e-16\n#endif\n";
 
-static const char math_h[] = "#pragma once\n"
-                             "#ifndef INFINITY\n#define INFINITY (__int_as_float(0x7f800000))\n#endif\n"
-                             "#ifndef NAN\n#define NAN (__int_as_float(0x7fffffff))\n#endif\n"
-                             "#ifndef HUGE_VALF\n#define HUGE_VALF INFINITY\n#endif\n"
-                             "#ifndef HUGE_VAL\n#define HUGE_VAL (__longlong_as_double(0x7ff0000000000000LL))\n#endif\n"
-                             "#ifndef M_E\n#define M_E 2.71828182845904523536\n#endif\n"
-                             "#ifndef M_LOG2E\n#define M_LOG2E 1.44269504088896340736\n#endif\n"
-                             "#ifndef M_LOG10E\n#define M_LOG10E 0.43429448190325182765\n#endif\n"
-                             "#ifndef M_LN2\n#define M_LN2 0.69314718055994530942\n#endif\n"
-                             "#ifndef M_LN10\n#define M_LN10 2.30258509299404568402\n#endif\n"
-                             "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n"
-                             "#ifndef M_PI_2\n#define M_PI_2 1.57079632679489661923\n#endif\n"
-                             "#ifndef M_PI_4\n#define M_PI_4 0.78539816339744830962\n#endif\n"
-                             "#ifndef M_1_PI\n#define M_1_PI 0.31830988618379067154\n#endif\n"
-                             "#ifndef M_2_PI\n#define M_2_PI 0.63661977236758134308\n#endif\n"
-                             "#ifndef M_2_SQRTPI\n#define M_2_SQRTPI 1.12837916709551257390\n#endif\n"
-                             "#ifndef M_SQRT2\n#define M_SQRT2 1.41421356237309504880\n#endif\n"
-                             "#ifndef M_SQRT1_2\n#define M_SQRT1_2 0.70710678118654752440\n#endif\n";
+static const char math_h[] =
+    "#pragma once\n" NO_REDEFINITION_WARNING "#ifndef INFINITY\n#define INFINITY (__int_as_float(0x7f800000))\n#endif\n"
+    "#ifndef NAN\n#define NAN (__int_as_float(0x7fffffff))\n#endif\n"
+    "#ifndef HUGE_VALF\n#define HUGE_VALF INFINITY\n#endif\n"
+    "#ifndef HUGE_VAL\n#define HUGE_VAL (__longlong_as_double(0x7ff0000000000000LL))\n#endif\n"
+    "#ifndef M_E\n#define M_E 2.71828182845904523536\n#endif\n"
+    "#ifndef M_LOG2E\n#define M_LOG2E 1.44269504088896340736\n#endif\n"
+    "#ifndef M_LOG10E\n#define M_LOG10E 0.43429448190325182765\n#endif\n"
+    "#ifndef M_LN2\n#define M_LN2 0.69314718055994530942\n#endif\n"
+    "#ifndef M_LN10\n#define M_LN10 2.30258509299404568402\n#endif\n"
+    "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n"
+    "#ifndef M_PI_2\n#define M_PI_2 1.57079632679489661923\n#endif\n"
+    "#ifndef M_PI_4\n#define M_PI_4 0.78539816339744830962\n#endif\n"
+    "#ifndef M_1_PI\n#define M_1_PI 0.31830988618379067154\n#endif\n"
+    "#ifndef M_2_PI\n#define M_2_PI 0.63661977236758134308\n#endif\n"
+    "#ifndef M_2_SQRTPI\n#define M_2_SQRTPI 1.12837916709551257390\n#endif\n"
+    "#ifndef M_SQRT2\n#define M_SQRT2 1.41421356237309504880\n#endif\n"
+    "#ifndef M_SQRT1_2\n#define M_SQRT1_2 0.70710678118654752440\n#endif\n";
 
 static const char stddef_h[] =
     "#pragma once\n"
@@ -103,12 +106,35 @@ static const char cstdint[] =
     "using ::uint16_t; using ::uint32_t; using ::uint64_t; using ::intptr_t; using ::uintptr_t; }\n";
 static const char cstddef[] =
     "#pragma once\n#include <stddef.h>\nnamespace std { using ::size_t; using ::ptrdiff_t; }\n";
-static const char cmath[] = "#pragma once\n#include <math.h>\n"
-                            "#if __has_include(<cuda/std/cmath>)\n#include <cuda/std/cmath>\n"
-                            "namespace std { using namespace ::cuda::std; }\n#endif\n";
+/* Not by way of libcu++, whose header takes 0.6 s: the functions are built into NVRTC. */
+static const char cmath[] =
+    "#pragma once\n#include <math.h>\nnamespace std {\n"
+    "using ::abs; using ::fabs; using ::sqrt; using ::cbrt; using ::hypot; using ::exp; using ::exp2;\n"
+    "using ::expm1; using ::log; using ::log2; using ::log10; using ::log1p; using ::pow; using ::sin;\n"
+    "using ::cos; using ::tan; using ::asin; using ::acos; using ::atan; using ::atan2; using ::sinh;\n"
+    "using ::cosh; using ::tanh; using ::asinh; using ::acosh; using ::atanh; using ::erf; using ::erfc;\n"
+    "using ::tgamma; using ::lgamma; using ::floor; using ::ceil; using ::round; using ::trunc;\n"
+    "using ::rint; using ::nearbyint; using ::lround; using ::llround; using ::lrint; using ::llrint;\n"
+    "using ::fmod; using ::remainder; using ::fma; using ::fmin; using ::fmax; using ::fdim;\n"
+    "using ::copysign; using ::ldexp; using ::frexp; using ::modf; using ::scalbn; using ::logb;\n"
+    "using ::ilogb; using ::nextafter; using ::isnan; using ::isinf; using ::isfinite; using ::signbit;\n"
+    "}\n";
 
+/* Host headers of the C++ library by way of libcu++, where that has them. */
 #define FROM_LIBCUXX(name)                                                                                             \
     "#pragma once\n#include <cuda/std/" name ">\nnamespace std { using namespace ::cuda::std; }\n"
+
+/* Which headers of libcu++ exist depends on its version. */
+static const char algorithm[] =
+    "#pragma once\n#if __has_include(<cuda/std/algorithm>)\n#include <cuda/std/algorithm>\n"
+    "namespace std { using namespace ::cuda::std; }\n#else\n"
+    "namespace std {\n"
+    "template <class T> __host__ __device__ constexpr const T &min(const T &a, const T &b) { return b < a ? b : a; }\n"
+    "template <class T> __host__ __device__ constexpr const T &max(const T &a, const T &b) { return a < b ? b : a; }\n"
+    "template <class T> __host__ __device__ constexpr const T &clamp(const T &v, const T &lo, const T &hi)\n"
+    "{ return v < lo ? lo : hi < v ? hi : v; }\n"
+    "template <class T> __host__ __device__ constexpr void swap(T &a, T &b) { T t = a; a = b; b = t; }\n"
+    "}\n#endif\n";
 
 const stitch__header stitch__headers[] = {
     {"stdint.h", stdint_h},
@@ -134,7 +160,7 @@ const stitch__header stitch__headers[] = {
     {"type_traits", FROM_LIBCUXX("type_traits")},
     {"utility", FROM_LIBCUXX("utility")},
     {"limits", FROM_LIBCUXX("limits")},
-    {"algorithm", FROM_LIBCUXX("algorithm")},
+    {"algorithm", algorithm},
     {"array", FROM_LIBCUXX("array")},
     {"tuple", FROM_LIBCUXX("tuple")},
     {"cuda.h", cuda_h},
