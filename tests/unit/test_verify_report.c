@@ -182,7 +182,7 @@ TEST(format_failure)
     const char *message = NULL;
     int status = 0;
 
-    make();
+    stitch_report_free(make());
     (void)stitch__err(ctx, &why, STITCH_E_REPLY, "no ```cuda block");
     stitch__err_details(&why, "line one\nline two");
     CHECK_OK(stitch_report_new_format_failure(ctx, why, &r, &err));
