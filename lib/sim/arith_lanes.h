@@ -13,10 +13,11 @@
 
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed" /* some loops stay scalar there */
-#define EACH_LANE _Pragma("clang loop vectorize(assume_safety)") for (int i = 0; i < STITCH__LANES; i++)
+#define VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
 #else
-#define EACH_LANE _Pragma("GCC ivdep") for (int i = 0; i < STITCH__LANES; i++)
+#define VECTOR_LOOP _Pragma("GCC ivdep")
 #endif
+#define EACH_LANE VECTOR_LOOP for (int i = 0; i < STITCH__LANES; i++)
 
 #define LANES(name, out, in, expr)                                                                                     \
     static void name(void *dv, const void *av, const void *bv, const void *cv)                                         \
@@ -257,7 +258,7 @@ INLINE void narrow_lanes(uint32_t *d, const uint32_t *x, bool bf, bool two, bool
             widen_lanes(y, b, bf, two, z);                                                                             \
         if (inputs > 2)                                                                                                \
             widen_lanes(w, c, bf, two, z);                                                                             \
-        _Pragma("GCC ivdep") for (int i = 0; i < STITCH__LANES << two; i++)                                            \
+        VECTOR_LOOP for (int i = 0; i < STITCH__LANES << two; i++)                                                     \
         {                                                                                                              \
             out[i] = op(x[i], y[i], w[i], bf);                                                                         \
         }                                                                                                              \
@@ -324,7 +325,7 @@ BF_SET(TANH, , 0, 0)
         uint32_t u[2 * STITCH__LANES], v[2 * STITCH__LANES], out[2 * STITCH__LANES];                                   \
         widen_lanes(u, a, bf, two, z);                                                                                 \
         widen_lanes(v, b, bf, two, z);                                                                                 \
-        _Pragma("GCC ivdep") for (int i = 0; i < STITCH__LANES << two; i++)                                            \
+        VECTOR_LOOP for (int i = 0; i < STITCH__LANES << two; i++)                                                     \
         {                                                                                                              \
             out[i] = minmax32(u[i], v[i], m, n, x);                                                                    \
         }                                                                                                              \
