@@ -46,7 +46,9 @@ typedef struct stitch_param_info {
     int32_t dtype;       /**< stitch_dtype; NONE where unknown */
     int32_t is_const;    /**< pointer to const */
     int32_t is_tensor_map;
-    uint64_t offset, size; /**< bytes in the parameter block */
+    /** Bytes in the parameter block. The offset is for display: pass parameters one by one (kernelParams), because the
+     *  packed layout of over-aligned parameters depends on the architecture. */
+    uint64_t offset, size;
     const char *type;    /**< "const float *", as the source has it where known, else "" */
 } stitch_param_info;
 
@@ -93,7 +95,15 @@ STITCH_API int stitch_compile_options_init(stitch_compile_options *options, size
 
 /**
  * Compiles `source`. Thread-safe: several compilations may run at once. On STITCH_E_COMPILE *out is set too: it holds the
- * diagnostics and no code. A name in `names` that the source does not define is such an error. @since 0.1.0
+ * diagnostics and no code. A name in `names` that the source does not define is such an error.
+ *
+ * Headers: CUDA's own (cuda_fp16.h, mma.h, cooperative_groups.h, cub/..., cuda/std/...) from the toolkit or the wheels
+ * that NVRTC belongs to, and small stand-ins for host headers that device code includes out of habit (stdint.h, math.h,
+ * cuda_runtime.h, type_traits, ...; cuda.h brings CUtensorMap). Files by absolute path, by "..", from the current folder
+ * or by a macro's name are refused: the log of such an include would show their text.
+ *
+ * Cache: the key is made of everything that decides the result. Failed compilations are not kept. A flag that brings in
+ * files (-I, --pre-include, ...) switches the cache off for the call. @since 0.1.0
  */
 STITCH_API int stitch_compile(stitch_context *ctx, const char *source, const stitch_compile_options *options,
                               stitch_image **out, stitch_error **err);
@@ -107,7 +117,7 @@ STITCH_API int stitch_image_is_ptx(const stitch_image *image);
 STITCH_API int stitch_image_cached(const stitch_image *image);
 /** Wall time of the call that made it, the cache look-up included. */
 STITCH_API double stitch_image_milliseconds(const stitch_image *image);
-/** The compiler's log as it is. Never NULL. */
+/** The compiler's log, without ptxas's resource lines (they are in stitch_kernel_info); at most 256 KiB. Never NULL. */
 STITCH_API const char *stitch_image_log(const stitch_image *image);
 STITCH_API size_t stitch_image_diagnostic_count(const stitch_image *image);
 STITCH_API int stitch_image_diagnostic(const stitch_image *image, size_t index, stitch_diagnostic *out);
