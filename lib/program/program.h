@@ -126,8 +126,8 @@ typedef struct stitch__ref {
 
 #define STITCH__SCALAR_LIST(X)                                                                                         \
     X(I32, "i32", 4)                                                                                                   \
-    X(U32, "u32", 4) X(I64, "i64", 8) X(U64, "u64", 8) X(F32, "f32", 4) X(F64, "f64", 8) X(F16, "f16", 2)              \
-        X(BF16, "bf16", 2)
+    X(U32, "u32", 4)                                                                                                   \
+    X(I64, "i64", 8) X(U64, "u64", 8) X(F32, "f32", 4) X(F64, "f64", 8) X(F16, "f16", 2) X(BF16, "bf16", 2)
 
 typedef enum stitch__scalar_type {
 #define STITCH__SCALAR_ENUM(name, text, bytes) STITCH__SCALAR_##name,
