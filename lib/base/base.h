@@ -36,7 +36,7 @@ int stitch__context_slot(stitch_context *ctx, enum stitch__slot slot, stitch__sl
 void *stitch__context_slot_peek(stitch_context *ctx, enum stitch__slot slot); /* NULL when empty */
 
 /* Copies a caller's options struct into `dst` (size bytes of the newest layout, all zero where the caller's is
- * shorter). Refuses a struct that is too small to hold its size, or that has unknown non-zero fields at its end. */
+ * shorter); leaves `dst` as it is when the caller gave none. Refuses a struct that is too small to hold its size, or that has unknown non-zero fields at its end. */
 int stitch__options_copy(const stitch_context *ctx, void *dst, size_t size, const void *src, const char *what,
                          stitch_error **err);
 /* Body of the exported _init() functions: zeroes `size` bytes, sets struct_size. */

@@ -18,6 +18,8 @@ int stitch__options_init(void *options, size_t size, size_t newest)
 int stitch__options_copy(const stitch_context *ctx, void *dst, size_t size, const void *src, const char *what, stitch_error **err)
 {
     size_t given;
+    if (!src)
+        return STITCH_OK;
     memcpy(&given, src, sizeof(given));
     if (given < sizeof(size_t))
         return stitch__err(ctx, err, STITCH_E_INVALID, "%s: struct_size is %zu; initialise the struct with its _INIT macro or _init()", what,
