@@ -10,3 +10,4 @@
 #endif
 #define LANES_NAME(x) x##_generic
 #include "sim/arith_lanes.h"
+#include "sim/arith_mma_lanes.h"

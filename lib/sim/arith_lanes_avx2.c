@@ -12,6 +12,7 @@
 #endif
 #define LANES_NAME(x) x##_avx2
 #include "sim/arith_lanes.h"
+#include "sim/arith_mma_lanes.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -19,64 +19,51 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
-#pragma GCC optimize("O3", "fp-contract=off")
+#pragma GCC optimize("fp-contract=off")
 #endif
 #include "sim/arith_core.h"
+#include "sim/arith_mma.h"
 
 #include <stddef.h>
 
-#define FRACTION 25
+enum { N = STITCH__MMA_COLUMNS };
 
-/* A number as sign * significand * 2^(exponent - bits of the format); zero has an exponent below all others. */
-enum { NO_EXPONENT = -10000 };
+typedef struct kernels {
+    void (*split)(stitch__mma_terms *t, unsigned type, const void *p, unsigned count);
+    void (*row)(const stitch__mma_row *r, uint32_t *out);
+    void (*fast_row)(float *part, const float *a, const float *b, unsigned count);
+    void (*floats)(float *out, unsigned type, const void *p, unsigned count);
+} kernels;
 
-typedef struct terms {
-    int32_t *significand; /* signed */
-    int32_t *exponent;
-    bool special; /* has NaN or Inf */
-} terms;
+static kernels choose(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return (kernels){stitch__mma_split_avx2, stitch__mma_row_avx2, stitch__mma_fast_row_avx2,
+                         stitch__mma_floats_avx2};
+#endif
+    return (kernels){stitch__mma_split_generic, stitch__mma_row_generic, stitch__mma_fast_row_generic,
+                     stitch__mma_floats_generic};
+}
 
-typedef struct format {
-    uint8_t exponent_bits, fraction_bits;
-    bool has_inf; /* e4m3 has one NaN and no infinity */
-} format;
-
-static format format_of(unsigned type)
+static unsigned fraction_bits(unsigned type)
 {
     switch (type) {
-    case STITCH__F16: return (format){5, 10, true};
-    case STITCH__BF16: return (format){8, 7, true};
-    case STITCH__TF32: return (format){8, 10, true};
-    case STITCH__E4M3X2: return (format){4, 3, false};
-    default: return (format){5, 2, true}; /* e5m2 */
+    case STITCH__BF16: return 7;
+    case STITCH__E4M3X2: return 3;
+    case STITCH__E5M2X2: return 2;
+    default: return 10;
     }
 }
 
-static uint32_t element(unsigned type, const void *p, unsigned i)
+static size_t element_size(unsigned type)
 {
-    switch (type) {
-    case STITCH__F16:
-    case STITCH__BF16: return ((const uint16_t *)p)[i];
-    case STITCH__TF32: return ((const uint32_t *)p)[i] >> 13;
-    case STITCH__F32: return ((const uint32_t *)p)[i];
-    default: return ((const uint8_t *)p)[i];
-    }
+    return type == STITCH__TF32 ? 4 : type == STITCH__F16 || type == STITCH__BF16 ? 2 : 1;
 }
 
-static void split(terms *out, unsigned type, const void *p, unsigned count)
+static bool is_fp8(unsigned t)
 {
-    format f = format_of(type);
-    uint32_t e_mask = (1u << f.exponent_bits) - 1, m_mask = (1u << f.fraction_bits) - 1;
-    int32_t bias = (int32_t)(e_mask >> 1);
-    out->special = false;
-    for (unsigned i = 0; i < count; i++) {
-        uint32_t x = element(type, p, i), m = x & m_mask, e = x >> f.fraction_bits & e_mask;
-        bool negative = x >> (f.fraction_bits + f.exponent_bits) & 1;
-        out->special |= f.has_inf ? e == e_mask : e == e_mask && m == m_mask;
-        int32_t significand = (int32_t)(e ? m | (m_mask + 1) : m);
-        out->significand[i] = negative ? -significand : significand;
-        out->exponent[i] = significand ? (int32_t)(e ? e : 1) - bias : NO_EXPONENT;
-    }
+    return t == STITCH__E4M3X2 || t == STITCH__E5M2X2;
 }
 
 /* Any element as float; exact for all input types. */
@@ -86,65 +73,8 @@ static float value_of(unsigned type, const void *p, unsigned i)
     case STITCH__F16: return as_f32(widen_f16(((const uint16_t *)p)[i]));
     case STITCH__BF16: return as_f32(widen_bf16(((const uint16_t *)p)[i]));
     case STITCH__TF32: return as_f32(((const uint32_t *)p)[i] & 0xffffe000);
-    case STITCH__F32: return as_f32(((const uint32_t *)p)[i]);
     default: return as_f32(widen_f16(stitch__f16_from_fp8(((const uint8_t *)p)[i], (stitch__num)type)));
     }
-}
-
-static double power_of_two(int32_t e)
-{
-    return as_f64((uint64_t)(int64_t)(e + 1023) << 52);
-}
-
-/* The aligned sum as an exact double. `step` products starting where the lists point, then one addend. The products'
- * own fraction bits are `bits`, so `up` = FRACTION - bits is how far they move left when they have the largest
- * exponent. */
-typedef struct fused {
-    const int32_t *sa, *ea; /* a row of A: consecutive */
-    const int32_t *sb, *eb; /* columns of B */
-    unsigned stride;        /* between rows of B */
-    const uint8_t *order;   /* which k to take; NULL: 0, 1, 2 ... */
-    unsigned count;
-    int up;
-} fused;
-
-static double fused_sum(const fused *f, unsigned column, int32_t addend, int32_t addend_exponent, int addend_up)
-{
-    int32_t top = addend ? addend_exponent : NO_EXPONENT, product[STITCH__MMA_MAX_K], exponent[STITCH__MMA_MAX_K];
-    for (unsigned i = 0; i < f->count; i++) {
-        unsigned k = f->order ? f->order[i] : i, b = k * f->stride + column;
-        product[i] = f->sa[k] * f->sb[b];
-        exponent[i] = f->ea[k] + f->eb[b];
-        top = exponent[i] > top ? exponent[i] : top;
-    }
-    if (top <= NO_EXPONENT / 2) /* nothing but zeros */
-        return 0;
-    int64_t sum = 0;
-    for (unsigned i = 0; i < f->count; i++) {
-        int32_t down = top - exponent[i], magnitude = product[i] < 0 ? -product[i] : product[i];
-        magnitude = (magnitude << f->up) >> (down > 31 ? 31 : down);
-        sum += product[i] < 0 ? -magnitude : magnitude;
-    }
-    if (addend) {
-        int32_t down = top - addend_exponent, magnitude = addend < 0 ? -addend : addend;
-        magnitude = (magnitude << addend_up) >> (down > 31 ? 31 : down);
-        sum += addend < 0 ? -magnitude : magnitude;
-    }
-    return (double)sum * power_of_two(top - FRACTION);
-}
-
-static double fused_sum_with(const fused *f, unsigned column, uint32_t addend)
-{
-    int32_t e = (int32_t)(addend >> 23 & 255), m = (int32_t)(addend & 0x7fffff);
-    m = e ? m | 0x800000 : m;
-    return fused_sum(f, column, addend >> 31 ? -m : m, (e ? e : 1) - 127, FRACTION - 23);
-}
-
-static uint32_t toward_zero(double s)
-{
-    if (s >= 0x1p128 || s <= -0x1p128)
-        return s > 0 ? INF32 : INF32 | SIGN32;
-    return round32(s, 0, STITCH__RZ);
 }
 
 /* One element where an input is NaN or Inf: what the sum of the specials is; *special false if this element has none.
@@ -179,101 +109,108 @@ static uint32_t accumulator(const stitch__mma *mma, const void *c, unsigned i)
     return mma->c == STITCH__F16 ? widen_f16(((const uint16_t *)c)[i]) : ((const uint32_t *)c)[i];
 }
 
-/* One step of the hardware on one element: acc is the running float32. The last step of an f16 result rounds once to
- * nearest. */
-static uint32_t exact_step(fused *f, unsigned column, uint32_t acc, bool fp8, bool to_f16)
+/* Rows [k][N] of B's columns from `start`, `columns` of them; the others are zero. */
+static const void *columns_of(const stitch__mma *mma, const void *b, unsigned k, unsigned start, unsigned columns,
+                              void *padded)
 {
-    if (fp8) {
-        static const uint8_t low[16] = {0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29};
-        static const uint8_t high[16] = {2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31};
-        unsigned count = f->count;
-        f->count = count / 2;
-        f->order = low;
-        uint32_t first = toward_zero(fused_sum(f, column, 0, 0, 0));
-        f->order = high;
-        uint32_t both = toward_zero(fused_sum_with(f, column, first));
-        f->count = count;
-        return as_u32(as_f32(both) + as_f32(acc));
+    size_t size = element_size(mma->b);
+    const uint8_t *at = (const uint8_t *)b + ((size_t)k * mma->n + start) * size;
+    if (columns == N)
+        return at;
+    memset(padded, 0, N * size);
+    memcpy(padded, at, columns * size);
+    return padded;
+}
+
+/* The hardware's steps over k for one row and up to N columns: acc is the running float32. */
+static void exact_row(const stitch__mma *mma, const kernels *run, stitch__mma_row *r, const int32_t *sa,
+                      const int32_t *ea, const int32_t *sb, const int32_t *eb, uint32_t *acc)
+{
+    static const uint8_t low[16] = {0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29};
+    static const uint8_t high[16] = {2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31};
+    bool fp8 = is_fp8(mma->a), to_f16 = mma->d == STITCH__F16;
+    unsigned step = fp8 ? 32 : mma->a == STITCH__TF32 ? 8 : 16;
+    for (unsigned k = 0; k < mma->k; k += step) {
+        unsigned count = mma->k - k < step ? mma->k - k : step;
+        uint32_t sum[N];
+        r->sa = sa + k;
+        r->ea = ea + k;
+        r->sb = sb + k * N;
+        r->eb = eb + k * N;
+        if (fp8) {
+            r->count = count / 2;
+            r->order = low;
+            memset(r->addend, 0, sizeof(r->addend));
+            run->row(r, sum);
+            r->order = high;
+            memcpy(r->addend, sum, sizeof(sum));
+            run->row(r, sum);
+            for (int j = 0; j < N; j++)
+                acc[j] = as_u32(as_f32(sum[j]) + as_f32(acc[j]));
+        } else {
+            r->count = count;
+            r->order = NULL;
+            memcpy(r->addend, acc, sizeof(r->addend));
+            r->to_odd = to_f16;
+            run->row(r, acc);
+        }
+        if (to_f16 && k + step < mma->k) /* the running value is an f16 between steps */
+            for (int j = 0; j < N; j++)
+                acc[j] = widen_f16(narrow_f16(acc[j], STITCH__RN));
     }
-    double s = fused_sum_with(f, column, acc);
-    return to_f16 ? odd32(s, 0) : toward_zero(s);
 }
 
 static void run_exact(const stitch__mma *mma, void *d, const void *a, const void *b, const void *c)
 {
-    enum { ROW = STITCH__MMA_MAX_K, BLOCK = 4096 };
-    bool fp8 = mma->a == STITCH__E4M3X2 || mma->a == STITCH__E5M2X2;
-    unsigned step = fp8 ? 32 : mma->a == STITCH__TF32 ? 8 : 16;
-    format fa = format_of(mma->a), fb = format_of(mma->b);
-    /* Columns in groups, so that B's parts fit on the stack whatever n is. */
-    int32_t sa[ROW], ea[ROW], sb[BLOCK], eb[BLOCK];
-    unsigned group = (unsigned)BLOCK / mma->k;
-    group = group > mma->n ? mma->n : group;
-    for (unsigned start = 0; start < mma->n; start += group) {
-        unsigned columns = mma->n - start < group ? mma->n - start : group;
+    int32_t sa[STITCH__MMA_MAX_K], ea[STITCH__MMA_MAX_K], sb[STITCH__MMA_MAX_K * N], eb[STITCH__MMA_MAX_K * N];
+    kernels run = choose();
+    stitch__mma_row r = {.up = STITCH__MMA_FRACTION - (int)fraction_bits(mma->a) - (int)fraction_bits(mma->b)};
+    for (unsigned start = 0; start < mma->n; start += N) {
+        unsigned columns = mma->n - start < N ? mma->n - start : N;
         bool special_b = false;
         for (unsigned k = 0; k < mma->k; k++) {
-            terms t = {sb + k * columns, eb + k * columns, false};
-            size_t size = fp8 ? 1 : mma->b == STITCH__TF32 ? 4 : 2;
-            split(&t, mma->b, (const uint8_t *)b + ((size_t)k * mma->n + start) * size, columns);
+            uint32_t padded[N];
+            stitch__mma_terms t = {sb + k * N, eb + k * N, false};
+            run.split(&t, mma->b, columns_of(mma, b, k, start, columns, padded), N);
             special_b |= t.special;
         }
         for (unsigned i = 0; i < mma->m; i++) {
-            size_t size = fp8 ? 1 : mma->a == STITCH__TF32 ? 4 : 2;
-            terms t = {sa, ea, false};
-            split(&t, mma->a, (const uint8_t *)a + (size_t)i * mma->k * size, mma->k);
+            stitch__mma_terms t = {sa, ea, false};
+            uint32_t acc[N] = {0}, first[N];
+            run.split(&t, mma->a, (const uint8_t *)a + (size_t)i * mma->k * element_size(mma->a), mma->k);
+            bool special = t.special || special_b;
             for (unsigned j = 0; j < columns; j++) {
-                unsigned at = i * mma->n + start + j;
-                uint32_t acc = accumulator(mma, c, at);
-                if (t.special || special_b || (acc & INF32) == INF32) {
-                    bool special;
-                    uint32_t r = special_sum(mma, a, b, i, start + j, as_f32(acc), &special);
-                    if (special) {
-                        store(mma, d, at, r);
-                        continue;
-                    }
-                }
-                for (unsigned k = 0; k < mma->k; k += step) {
-                    unsigned count = mma->k - k < step ? mma->k - k : step;
-                    fused f = {sa + k,
-                               ea + k,
-                               sb + k * columns,
-                               eb + k * columns,
-                               columns,
-                               NULL,
-                               count,
-                               FRACTION - fa.fraction_bits - fb.fraction_bits};
-                    bool to_f16 = mma->d == STITCH__F16;
-                    acc = exact_step(&f, j, acc, fp8, to_f16);
-                    if (to_f16 && k + step < mma->k) /* the running value is an f16 between steps */
-                        acc = widen_f16(narrow_f16(acc, STITCH__RN));
-                }
-                store(mma, d, at, acc);
+                acc[j] = accumulator(mma, c, i * mma->n + start + j);
+                special |= (acc[j] & INF32) == INF32;
+            }
+            memcpy(first, acc, sizeof(first));
+            exact_row(mma, &run, &r, sa, ea, sb, eb, acc);
+            for (unsigned j = 0; j < columns; j++) {
+                bool replaced = false;
+                uint32_t value = special ? special_sum(mma, a, b, i, start + j, as_f32(first[j]), &replaced) : 0;
+                store(mma, d, i * mma->n + start + j, replaced ? value : acc[j]);
             }
         }
     }
 }
 
-/* Float32 FMA chains, a row of D at a time so that the loop over columns is vector code. */
+/* Float32 FMA chains. */
 static void run_fast(const stitch__mma *mma, void *d, const void *a, const void *b, const void *c)
 {
-    enum { GROUP = 32 };
-    float part[GROUP], column[STITCH__MMA_MAX_K][GROUP];
-    for (unsigned start = 0; start < mma->n; start += GROUP) {
-        unsigned columns = mma->n - start < GROUP ? mma->n - start : GROUP;
-        memset(column, 0, sizeof(column[0]) * mma->k);
-        for (unsigned k = 0; k < mma->k; k++)
-            for (unsigned j = 0; j < columns; j++)
-                column[k][j] = value_of(mma->b, b, k * mma->n + start + j);
+    float row[STITCH__MMA_MAX_K], column[STITCH__MMA_MAX_K * N];
+    kernels run = choose();
+    for (unsigned start = 0; start < mma->n; start += N) {
+        unsigned columns = mma->n - start < N ? mma->n - start : N;
+        for (unsigned k = 0; k < mma->k; k++) {
+            uint32_t padded[N];
+            run.floats(column + k * N, mma->b, columns_of(mma, b, k, start, columns, padded), N);
+        }
         for (unsigned i = 0; i < mma->m; i++) {
-            memset(part, 0, sizeof(part));
+            float part[N] = {0};
             for (unsigned j = 0; j < columns; j++)
                 part[j] = as_f32(accumulator(mma, c, i * mma->n + start + j));
-            for (unsigned k = 0; k < mma->k; k++) {
-                float x = value_of(mma->a, a, i * mma->k + k);
-                for (unsigned j = 0; j < GROUP; j++)
-                    part[j] += x * column[k][j]; /* the product of two inputs is exact: this is a fused operation */
-            }
+            run.floats(row, mma->a, (const uint8_t *)a + (size_t)i * mma->k * element_size(mma->a), mma->k);
+            run.fast_row(part, row, column, mma->k);
             for (unsigned j = 0; j < columns; j++) {
                 uint32_t r = as_u32(part[j]);
                 store(mma, d, i * mma->n + start + j, is_nan32(r) ? NAN32 : r);
@@ -309,11 +246,6 @@ static void run_f64(const stitch__mma *mma, uint64_t *d, const uint64_t *a, cons
             d[i * mma->n + j] = finish64(as_u64(sum));
         }
     }
-}
-
-static bool is_fp8(unsigned t)
-{
-    return t == STITCH__E4M3X2 || t == STITCH__E5M2X2;
 }
 
 bool stitch__mma_run(const stitch__mma *mma, void *d, const void *a, const void *b, const void *c)
