@@ -36,32 +36,28 @@ void LANES_NAME(stitch__mma_split)(stitch__mma_terms *t, unsigned type, const vo
     }
 }
 
-/* Everything below is inlined, so how vectors are passed does not matter. */
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 /* 8 columns as one vector: loops of 8 are unrolled before the compiler looks for vector code. */
 typedef int32_t mma_v8 __attribute__((vector_size(32)));
 typedef float mma_f8 __attribute__((vector_size(32)));
 
-INLINE mma_v8 mma_load(const int32_t *p)
+/* By pointer: passing such vectors by value depends on the processor that is compiled for. */
+INLINE void mma_load(mma_v8 *out, const int32_t *p)
 {
-    mma_v8 v;
-    memcpy(&v, p, sizeof(v));
-    return v;
+    memcpy(out, p, sizeof(*out));
 }
 
-INLINE mma_v8 mma_max(mma_v8 a, mma_v8 b)
+INLINE void mma_max(mma_v8 *a, const mma_v8 *b)
 {
-    mma_v8 m = a > b;
-    return (a & m) | (b & ~m);
+    mma_v8 m = *a > *b;
+    *a = (*a & m) | (*b & ~m);
 }
 
-/* x 2^up 2^-down cut toward zero, with its sign; down is at most 31. */
-INLINE mma_v8 mma_align(mma_v8 x, int up, mma_v8 down)
+/* Adds x 2^up 2^(exponent - top), cut toward zero. */
+INLINE void mma_add_aligned(mma_v8 *sum, const mma_v8 *x, int up, const mma_v8 *top, const mma_v8 *exponent)
 {
-    mma_v8 sign = x >> 31, m = down > 31;
+    mma_v8 down = *top - *exponent, sign = *x >> 31, m = down > 31;
     down = (down & ~m) | (31 & m);
-    return (((((x ^ sign) - sign) << up) >> down) ^ sign) - sign;
+    *sum += (((((*x ^ sign) - sign) << up) >> down) ^ sign) - sign;
 }
 
 /* The aligned sum of products and addend for 8 columns, then the rounding. The products' own fraction bits subtracted
@@ -69,25 +65,29 @@ INLINE mma_v8 mma_align(mma_v8 x, int up, mma_v8 down)
 void LANES_NAME(stitch__mma_row)(const stitch__mma_row *r, uint32_t *out)
 {
     enum { N = STITCH__MMA_COLUMNS };
-    mma_v8 product[STITCH__MMA_STEP], exponent[STITCH__MMA_STEP], c = mma_load((const int32_t *)r->addend);
+    mma_v8 product[STITCH__MMA_STEP], exponent[STITCH__MMA_STEP], c;
+    mma_load(&c, (const int32_t *)r->addend);
     mma_v8 e = c >> 23 & 255, m = c & 0x7fffff, normal = e != 0;
     m |= normal & 0x800000;
-    mma_v8 addend = (m ^ (c >> 31)) - (c >> 31), zero = m == 0, none = {0};
+    mma_v8 addend = (m ^ (c >> 31)) - (c >> 31), zero = m == 0;
     mma_v8 addend_exponent = ((e + (~normal & 1) - 127) & ~zero) | (zero & STITCH__MMA_NO_EXPONENT),
            top = addend_exponent;
     for (unsigned i = 0; i < r->count; i++) {
         unsigned k = r->order ? r->order[i] : i;
-        product[i] = mma_load(r->sb + k * N) * r->sa[k];
-        exponent[i] = mma_load(r->eb + k * N) + r->ea[k];
-        top = mma_max(top, exponent[i]);
+        mma_load(&product[i], r->sb + k * N);
+        mma_load(&exponent[i], r->eb + k * N);
+        product[i] *= r->sa[k];
+        exponent[i] += r->ea[k];
+        mma_max(&top, &exponent[i]);
     }
     /* 8 terms below 2^27 and an addend below 2^26 fit in 32 bits. */
-    mma_v8 sum[2] = {mma_align(addend, STITCH__MMA_FRACTION - 23, top - addend_exponent), none};
+    mma_v8 sum[2] = {{0}, {0}};
+    mma_add_aligned(&sum[0], &addend, STITCH__MMA_FRACTION - 23, &top, &addend_exponent);
     unsigned i = 0;
     for (; i < r->count && i < 8; i++)
-        sum[0] += mma_align(product[i], r->up, top - exponent[i]);
+        mma_add_aligned(&sum[0], &product[i], r->up, &top, &exponent[i]);
     for (; i < r->count; i++)
-        sum[1] += mma_align(product[i], r->up, top - exponent[i]);
+        mma_add_aligned(&sum[1], &product[i], r->up, &top, &exponent[i]);
     int32_t half[2][N], high[N];
     memcpy(half, sum, sizeof(half));
     memcpy(high, &top, sizeof(high));
