@@ -34,7 +34,7 @@ typedef struct stitch_context_options {
     /** Root of a CUDA toolkit to use instead of the ones that are searched for. NULL: $STITCH_CUDA_PATH, $CUDA_HOME,
      *  $CUDA_PATH, the system, Python wheels. */
     const char *cuda_path;
-    /** NULL: malloc, realloc, free. */
+    /** NULL, or no function set: malloc, realloc, free. Copied; must outlive every block, errors included. */
     const stitch_allocator *allocator;
     /** NULL: no logging. */
     stitch_log_fn log;

@@ -16,12 +16,19 @@
 #include <stitch/context.h>
 
 #define STITCH__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define STITCH__COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define STITCH__COUNT(array)      (sizeof(array) / sizeof((array)[0]))
 
 /* ---- context.c ------------------------------------------------------------------------------------------------ */
 
 /* Modules above base hang their per-context state here; the slots are freed in reverse order with the context. */
-enum stitch__slot { STITCH__SLOT_CUDA, STITCH__SLOT_TASK, STITCH__SLOT_VERIFY, STITCH__SLOT_MODEL, STITCH__SLOT_AGENT, STITCH__SLOT_COUNT };
+enum stitch__slot {
+    STITCH__SLOT_CUDA,
+    STITCH__SLOT_TASK,
+    STITCH__SLOT_VERIFY,
+    STITCH__SLOT_MODEL,
+    STITCH__SLOT_AGENT,
+    STITCH__SLOT_COUNT
+};
 
 struct stitch_cancel {
     atomic_int triggered;
@@ -31,12 +38,13 @@ const stitch_context_options *stitch__context_options(const stitch_context *ctx)
 
 /* The state in a slot; made with `make` under the context's lock when it is empty. */
 typedef int (*stitch__slot_make)(stitch_context *ctx, void **state, stitch_error **err);
-int stitch__context_slot(stitch_context *ctx, enum stitch__slot slot, stitch__slot_make make, void (*destroy)(void *state),
-                         void **state, stitch_error **err);
+int stitch__context_slot(stitch_context *ctx, enum stitch__slot slot, stitch__slot_make make,
+                         void (*destroy)(void *state), void **state, stitch_error **err);
 void *stitch__context_slot_peek(stitch_context *ctx, enum stitch__slot slot); /* NULL when empty */
 
 /* Copies a caller's options struct into `dst` (size bytes of the newest layout, all zero where the caller's is
- * shorter); leaves `dst` as it is when the caller gave none. Refuses a struct that is too small to hold its size, or that has unknown non-zero fields at its end. */
+ * shorter); leaves `dst` as it is when the caller gave none. Refuses a struct that is too small to hold its size, or
+ * that has unknown non-zero fields at its end. */
 int stitch__options_copy(const stitch_context *ctx, void *dst, size_t size, const void *src, const char *what,
                          stitch_error **err);
 /* Body of the exported _init() functions: zeroes `size` bytes, sets struct_size. */
@@ -59,10 +67,10 @@ int64_t stitch__scope_left_ms(const stitch__scope *scope, int64_t limit);
 
 /* ---- memory.c: every block remembers its allocator, so that stitch_free() needs no context --------------------- */
 
-void *stitch__alloc(const stitch_context *ctx, size_t size);  /* ctx may be NULL: malloc */
+void *stitch__alloc(const stitch_context *ctx, size_t size);                /* ctx may be NULL: malloc */
 void *stitch__calloc(const stitch_context *ctx, size_t count, size_t size); /* overflow-checked, zeroed */
 void *stitch__realloc(const stitch_context *ctx, void *ptr, size_t size);   /* ptr may be NULL; keeps ptr on failure */
-char *stitch__strdup(const stitch_context *ctx, const char *s);  /* NULL for NULL */
+char *stitch__strdup(const stitch_context *ctx, const char *s);             /* NULL for NULL */
 char *stitch__strndup(const stitch_context *ctx, const char *s, size_t len);
 /* Makes room for `need` elements in *array (capacity *cap, doubling). 0 or STITCH_E_NOMEM. */
 int stitch__grow(const stitch_context *ctx, void *array_ptr, size_t *cap, size_t need, size_t elem_size);
@@ -86,10 +94,12 @@ void stitch__arena_free(stitch__arena *a);
 /* Writes *err (if err is not NULL) and returns `code`, so that failures read `return stitch__err(...)`. */
 STITCH__PRINTF(4, 5) int stitch__err(const stitch_context *ctx, stitch_error **err, int code, const char *fmt, ...);
 STITCH__PRINTF(6, 7)
-int stitch__err_native(const stitch_context *ctx, stitch_error **err, int code, int domain, int64_t native, const char *fmt, ...);
+int stitch__err_native(const stitch_context *ctx, stitch_error **err, int code, int domain, int64_t native,
+                       const char *fmt, ...);
 int stitch__err_nomem(const stitch_context *ctx, stitch_error **err);
 /* errno as domain SYSTEM. */
-STITCH__PRINTF(4, 5) int stitch__err_errno(const stitch_context *ctx, stitch_error **err, int code, const char *fmt, ...);
+STITCH__PRINTF(4, 5)
+int stitch__err_errno(const stitch_context *ctx, stitch_error **err, int code, const char *fmt, ...);
 /* Sets the domain of *err where it is NONE; does nothing for NULL. */
 void stitch__err_domain(stitch_error **err, int domain);
 /* Puts text in front of the message of *err. Does nothing for NULL. */
@@ -132,7 +142,8 @@ bool stitch__name_valid(const char *s); /* [A-Za-z_][A-Za-z0-9_.]*, at most 255 
 /* The candidate closest to `name` by edit distance, if close enough to suggest; else NULL. */
 const char *stitch__nearest(const char *name, const char *const *candidates, size_t count);
 char *stitch__base64_encode(const stitch_context *ctx, const void *data, size_t len);
-int stitch__base64_decode(const stitch_context *ctx, const char *text, size_t len, void **data, size_t *out_len); /* 0, FORMAT, NOMEM */
+int stitch__base64_decode(const stitch_context *ctx, const char *text, size_t len, void **data,
+                          size_t *out_len); /* 0, FORMAT, NOMEM */
 
 #define STITCH__SHA256_SIZE 32
 typedef struct stitch__sha256 {
@@ -154,8 +165,10 @@ int64_t stitch__now_ns(void); /* monotonic */
 void stitch__sleep_ms(int64_t ms);
 int stitch__random(const stitch_context *ctx, void *data, size_t len, stitch_error **err); /* from the system */
 /* Whole file, NUL-terminated past its end. limit 0: 1 GiB. Refuses what is no regular file. */
-int stitch__file_read(const stitch_context *ctx, const char *path, uint64_t limit, char **data, size_t *len, stitch_error **err);
-/* Temporary file in the same folder, then rename: readers see the old or the new content, never a part. */
+int stitch__file_read(const stitch_context *ctx, const char *path, uint64_t limit, char **data, size_t *len,
+                      stitch_error **err);
+/* Temporary file in the same folder, then rename: readers see the old or the new content, never a part. A character
+ * device is written to; other special files are refused. */
 int stitch__file_write(const stitch_context *ctx, const char *path, const void *data, size_t len, stitch_error **err);
 int stitch__mkdirs(const stitch_context *ctx, const char *path, stitch_error **err);
 bool stitch__path_exists(const char *path);
@@ -171,27 +184,28 @@ typedef struct stitch__jpath {
     size_t index;
 } stitch__jpath;
 
-/* Rejects duplicate keys, NUL in strings, more than `limit` bytes (0: 64 MiB), depth over 64, bytes after the end.
- * `what` names the document in errors ("task file x.json"). */
-int stitch__json_parse(const stitch_context *ctx, const char *text, size_t len, size_t limit, const char *what, json_t **out,
-                       stitch_error **err);
+/* Rejects duplicate keys, NUL in strings, more than `limit` bytes (0: 64 MiB) or 2 Mi values, depth over 64, bytes
+ * after the end. `what` names the document in errors ("task file x.json"). */
+int stitch__json_parse(const stitch_context *ctx, const char *text, size_t len, size_t limit, const char *what,
+                       json_t **out, stitch_error **err);
 /* STITCH_E_FORMAT with "run[3].gemm.m: " in front. */
 STITCH__PRINTF(4, 5)
 int stitch__json_err(const stitch_context *ctx, const stitch__jpath *at, stitch_error **err, const char *fmt, ...);
 void stitch__jpath_print(const stitch__jpath *at, char *out, size_t size);
 const char *stitch__json_type(const json_t *v); /* "an object", "a string", ... */
-/* Every key of `obj` must be in the NULL-terminated list; the error suggests the nearest. Also checks that obj is an object. */
+/* Every key of `obj` must be in the NULL-terminated list; the error suggests the nearest. Also checks that obj is an
+ * object. */
 int stitch__json_keys(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *const *allowed,
                       stitch_error **err);
 /* Typed members. A missing member leaves *out as it is when `required` is false. */
-int stitch__json_string(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key, bool required,
-                        const char **out, stitch_error **err);
-int stitch__json_int(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key, bool required,
-                     int64_t min, int64_t max, int64_t *out, stitch_error **err);
-int stitch__json_number(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key, bool required,
-                        double *out, stitch_error **err);
-int stitch__json_bool(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key, bool required,
-                      bool *out, stitch_error **err);
+int stitch__json_string(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
+                        bool required, const char **out, stitch_error **err);
+int stitch__json_int(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
+                     bool required, int64_t min, int64_t max, int64_t *out, stitch_error **err);
+int stitch__json_number(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
+                        bool required, double *out, stitch_error **err);
+int stitch__json_bool(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
+                      bool required, bool *out, stitch_error **err);
 /* Text of a JSON value (indent 0: compact), keys in insertion order; released with stitch_free. NULL: out of memory. */
 char *stitch__json_dump(const stitch_context *ctx, const json_t *v, int indent);
 

@@ -16,7 +16,8 @@ static bool reserve(stitch__buf *b, size_t more)
 {
     if (b->failed)
         return false;
-    if (more > SIZE_MAX / 2 - b->len - 1 || stitch__grow(b->ctx, &b->data, &b->cap, b->len + more + 1, 1) != STITCH_OK) {
+    if (more > SIZE_MAX / 2 - b->len - 1 ||
+        stitch__grow(b->ctx, &b->data, &b->cap, b->len + more + 1, 1) != STITCH_OK) {
         b->failed = true;
         return false;
     }

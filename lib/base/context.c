@@ -6,6 +6,8 @@
 
 #include "base/context_private.h"
 
+enum { MAX_TAIL = 4096 }; /* more than all fields that later versions may add */
+
 int stitch__options_init(void *options, size_t size, size_t newest)
 {
     if (!options || size < sizeof(size_t) || size > newest)
@@ -15,20 +17,29 @@ int stitch__options_init(void *options, size_t size, size_t newest)
     return STITCH_OK;
 }
 
-int stitch__options_copy(const stitch_context *ctx, void *dst, size_t size, const void *src, const char *what, stitch_error **err)
+int stitch__options_copy(const stitch_context *ctx, void *dst, size_t size, const void *src, const char *what,
+                         stitch_error **err)
 {
     size_t given;
     if (!src)
         return STITCH_OK;
     memcpy(&given, src, sizeof(given));
     if (given < sizeof(size_t))
-        return stitch__err(ctx, err, STITCH_E_INVALID, "%s: struct_size is %zu; initialise the struct with its _INIT macro or _init()", what,
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "%s: struct_size is %zu; initialise the struct with its _INIT macro or _init()", what,
                            given);
+    if (given > size + MAX_TAIL) /* not a struct of ours: reading on to look for a non-zero byte would leave it */
+        return stitch__err(
+            ctx, err, STITCH_E_INVALID,
+            "%s: struct_size is %zu, which is no size of this struct; initialise it with its _INIT macro or _init()",
+            what, given);
     const unsigned char *bytes = src;
     for (size_t i = size; i < given; i++) {
         if (bytes[i])
-            return stitch__err(ctx, err, STITCH_E_INVALID,
-                               "%s: the caller was built for a newer library and sets a field that this one does not know (byte %zu)", what, i);
+            return stitch__err(
+                ctx, err, STITCH_E_INVALID,
+                "%s: the caller was built for a newer library and sets a field that this one does not know (byte %zu)",
+                what, i);
     }
     memset(dst, 0, size);
     memcpy(dst, src, given < size ? given : size);
@@ -76,10 +87,11 @@ static int resolve(stitch_context *ctx, const stitch_context_options *given, sti
     stitch_context_options *o = &ctx->options;
     const char *device = given->device ? given->device : "auto";
     if (!device_valid(device))
-        return stitch__err(NULL, err, STITCH_E_INVALID, "device '%s' is not known: use auto, none, cuda:N or sim:sm_NN", device);
+        return stitch__err(NULL, err, STITCH_E_INVALID, "device '%s' is not known: use auto, none, cuda:N or sim:sm_NN",
+                           device);
     if (given->log_level < STITCH_LOG_NONE || given->log_level > STITCH_LOG_DEBUG)
-        return stitch__err(NULL, err, STITCH_E_INVALID, "log_level %d is not known: it goes from 0 to %d", given->log_level,
-                           STITCH_LOG_DEBUG);
+        return stitch__err(NULL, err, STITCH_E_INVALID, "log_level %d is not known: it goes from 0 to %d",
+                           given->log_level, STITCH_LOG_DEBUG);
     o->log = given->log;
     o->log_userdata = given->log_userdata;
     o->log_level = given->log_level ? given->log_level : STITCH_LOG_WARN;
@@ -99,8 +111,9 @@ static int take_allocator(stitch_allocator *copy, const stitch_allocator *given,
     int rc = stitch__options_copy(NULL, copy, sizeof(*copy), given, "stitch_allocator", err);
     if (rc)
         return rc;
-    if (!copy->alloc || !copy->realloc || !copy->free)
-        return stitch__err(NULL, err, STITCH_E_INVALID, "stitch_allocator: alloc, realloc and free must all be set");
+    if (!copy->alloc != !copy->realloc || !copy->alloc != !copy->free)
+        return stitch__err(NULL, err, STITCH_E_INVALID,
+                           "stitch_allocator: set alloc, realloc and free, or none of them");
     return STITCH_OK;
 }
 
@@ -126,19 +139,21 @@ int stitch_context_new(stitch_context **out, const stitch_context_options *optio
     if (!out)
         return stitch__err(NULL, err, STITCH_E_INVALID, "stitch_context_new: out must not be NULL");
     *out = NULL;
-    if (options && (rc = stitch__options_copy(NULL, &given, sizeof(given), options, "stitch_context_options", err)) != STITCH_OK)
+    if (options &&
+        (rc = stitch__options_copy(NULL, &given, sizeof(given), options, "stitch_context_options", err)) != STITCH_OK)
         return rc;
     if (given.allocator) {
         if ((rc = take_allocator(&first.allocator, given.allocator, err)) != STITCH_OK)
             return rc;
-        first.options.allocator = &first.allocator;
+        if (first.allocator.alloc)
+            first.options.allocator = &first.allocator;
     }
     ctx = stitch__calloc(&first, 1, sizeof(*ctx));
     if (!ctx)
         return stitch__err_nomem(NULL, err);
     ctx->options.struct_size = sizeof(ctx->options);
     ctx->allocator = first.allocator;
-    ctx->options.allocator = given.allocator ? &ctx->allocator : NULL;
+    ctx->options.allocator = first.options.allocator ? &ctx->allocator : NULL;
     if (init_lock(ctx) != 0) {
         stitch_free(ctx);
         return stitch__err_nomem(NULL, err);
@@ -171,8 +186,8 @@ const stitch_context_options *stitch__context_options(const stitch_context *ctx)
     return &ctx->options;
 }
 
-int stitch__context_slot(stitch_context *ctx, enum stitch__slot slot, stitch__slot_make make, void (*destroy)(void *state), void **state,
-                         stitch_error **err)
+int stitch__context_slot(stitch_context *ctx, enum stitch__slot slot, stitch__slot_make make,
+                         void (*destroy)(void *state), void **state, stitch_error **err)
 {
     int rc = STITCH_OK;
     pthread_mutex_lock(&ctx->lock);
@@ -278,7 +293,8 @@ int64_t stitch__scope_left_ms(const stitch__scope *s, int64_t limit)
 int stitch__scope_sleep(const stitch__scope *s, int64_t ms, const char *what, stitch_error **err)
 {
     enum { SLICE_MS = 5 }; /* how late a cancellation may be noticed */
-    int64_t end = stitch__now_ns() + ms * 1000000;
+    int64_t now = stitch__now_ns();
+    int64_t end = ms > (INT64_MAX - now) / 1000000 ? INT64_MAX : now + (ms > 0 ? ms : 0) * 1000000;
     for (;;) {
         int rc = stitch__scope_check(s, what, err);
         int64_t left = end - stitch__now_ns();

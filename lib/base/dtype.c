@@ -7,10 +7,9 @@
 static const struct {
     const char *name;
     size_t size;
-} dtypes[] = {
-    {NULL, 0},
+} dtypes[] = {{NULL, 0},
 #define ENTRY(name, text, bytes) {text, bytes},
-    STITCH_DTYPE_LIST(ENTRY)
+              STITCH_DTYPE_LIST(ENTRY)
 #undef ENTRY
 };
 

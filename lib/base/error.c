@@ -22,12 +22,10 @@ const char *stitch_status_name(int status)
 {
     switch (status) {
 #define NAME(name, value, text)                                                                                        \
-    case value:                                                                                                        \
-        return "STITCH_" #name;
+    case value: return "STITCH_" #name;
         STITCH_STATUS_LIST(NAME)
 #undef NAME
-    default:
-        return "STITCH_E_UNKNOWN";
+    default: return "STITCH_E_UNKNOWN";
     }
 }
 
@@ -35,12 +33,10 @@ const char *stitch_status_text(int status)
 {
     switch (status) {
 #define TEXT(name, value, text)                                                                                        \
-    case value:                                                                                                        \
-        return text;
+    case value: return text;
         STITCH_STATUS_LIST(TEXT)
 #undef TEXT
-    default:
-        return "unknown status";
+    default: return "unknown status";
     }
 }
 
@@ -88,7 +84,22 @@ void stitch_error_free(stitch_error *e)
     stitch_free(e);
 }
 
-static void set(const stitch_context *ctx, stitch_error **err, int code, int domain, int64_t native, const char *fmt, va_list ap)
+/* Makes a message of whatever went into it: one line of valid UTF-8, so that it can go into logs and JSON. */
+static char *message_of(const stitch_context *ctx, char *text)
+{
+    stitch__buf b;
+    size_t len = strlen(text);
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)text[i] < 0x20)
+            text[i] = ' ';
+    }
+    stitch__buf_init(&b, ctx);
+    stitch__buf_puts_clean(&b, text, len, len);
+    return stitch__buf_take(&b, NULL);
+}
+
+static void set(const stitch_context *ctx, stitch_error **err, int code, int domain, int64_t native, const char *fmt,
+                va_list ap)
 {
     char text[MAX_MESSAGE];
     if (!err)
@@ -96,15 +107,11 @@ static void set(const stitch_context *ctx, stitch_error **err, int code, int dom
     vsnprintf(text, sizeof(text), fmt, ap); /* before the old error goes: it may be among the arguments */
     stitch_error_free(*err);
     stitch_error *e = stitch__calloc(ctx, 1, sizeof(*e));
-    char *message = e ? stitch__strdup(ctx, text) : NULL;
+    char *message = e ? message_of(ctx, text) : NULL;
     if (!message) {
         stitch_free(e);
         *err = (stitch_error *)(uintptr_t)&out_of_memory;
         return;
-    }
-    for (char *c = message; *c; c++) { /* one line, whatever went into it */
-        if ((unsigned char)*c < 0x20)
-            *c = ' ';
     }
     e->code = code;
     e->domain = domain;
@@ -122,7 +129,8 @@ int stitch__err(const stitch_context *ctx, stitch_error **err, int code, const c
     return code;
 }
 
-int stitch__err_native(const stitch_context *ctx, stitch_error **err, int code, int domain, int64_t native, const char *fmt, ...)
+int stitch__err_native(const stitch_context *ctx, stitch_error **err, int code, int domain, int64_t native,
+                       const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -178,7 +186,8 @@ void stitch__err_prefix(stitch_error **err, const char *fmt, ...)
     stitch__buf b;
     stitch__buf_init(&b, NULL);
     stitch__buf_printf(&b, "%s%s", prefix, stitch_error_message(e));
-    char *joined = stitch__buf_take(&b, NULL);
+    char *joined = b.failed ? NULL : message_of(NULL, b.data);
+    stitch__buf_free(&b);
     if (!joined)
         return;
     stitch_free(e->message);

@@ -7,12 +7,13 @@
 
 #include "base/base.h"
 
-enum { MAX_DEPTH = 64 };
+enum { MAX_DEPTH = 64, MAX_VALUES = 2 << 20 };
 
-/* jansson's own depth limit is far larger than what our recursive readers want to see. Returns the offset of the bracket that goes too deep, or len. */
-static size_t too_deep(const char *text, size_t len)
+/* What would cost our recursive readers the stack (jansson's own limit is far higher) or the process its memory (a byte
+ * of "[],[],..." becomes a hundred). Returns the offset of the character that goes too far and which limit, or len. */
+static size_t too_much(const char *text, size_t len, const char **limit)
 {
-    size_t depth = 0;
+    size_t depth = 0, values = 0;
     bool string = false;
     for (size_t i = 0; i < len; i++) {
         char c = text[i];
@@ -24,31 +25,40 @@ static size_t too_deep(const char *text, size_t len)
         } else if (c == '"') {
             string = true;
         } else if (c == '{' || c == '[') {
-            if (++depth > MAX_DEPTH)
+            if (++depth > MAX_DEPTH) {
+                *limit = "nested deeper than 64 levels";
                 return i;
+            }
         } else if ((c == '}' || c == ']') && depth) {
             depth--;
+        } else if (c == ',' && ++values >= MAX_VALUES) {
+            *limit = "more than 2097152 values";
+            return i;
         }
     }
     return len;
 }
 
-int stitch__json_parse(const stitch_context *ctx, const char *text, size_t len, size_t limit, const char *what, json_t **out, stitch_error **err)
+int stitch__json_parse(const stitch_context *ctx, const char *text, size_t len, size_t limit, const char *what,
+                       json_t **out, stitch_error **err)
 {
     json_error_t e;
 
     *out = NULL;
     limit = limit ? limit : (size_t)64 << 20;
     if (len > limit)
-        return stitch__err_native(ctx, err, STITCH_E_LIMIT, STITCH_DOMAIN_JSON, 0, "%s: %zu bytes, the limit is %zu", what, len, limit);
-    size_t deep = too_deep(text, len);
-    if (deep < len)
-        return stitch__err_native(ctx, err, STITCH_E_LIMIT, STITCH_DOMAIN_JSON, 0, "%s: nested deeper than %d levels at byte %zu", what,
-                                  MAX_DEPTH, deep);
+        return stitch__err_native(ctx, err, STITCH_E_LIMIT, STITCH_DOMAIN_JSON, 0, "%s: %zu bytes, the limit is %zu",
+                                  what, len, limit);
+    const char *exceeded = NULL;
+    size_t at = too_much(text, len, &exceeded);
+    if (exceeded)
+        return stitch__err_native(ctx, err, STITCH_E_LIMIT, STITCH_DOMAIN_JSON, 0, "%s: %s at byte %zu", what, exceeded,
+                                  at);
     *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     if (!*out)
-        return stitch__err_native(ctx, err, json_error_code(&e) == json_error_out_of_memory ? STITCH_E_NOMEM : STITCH_E_FORMAT,
-                                  STITCH_DOMAIN_JSON, json_error_code(&e), "%s, line %d column %d: %s", what, e.line, e.column, e.text);
+        return stitch__err_native(
+            ctx, err, json_error_code(&e) == json_error_out_of_memory ? STITCH_E_NOMEM : STITCH_E_FORMAT,
+            STITCH_DOMAIN_JSON, json_error_code(&e), "%s, line %d column %d: %s", what, e.line, e.column, e.text);
     return STITCH_OK;
 }
 
@@ -63,7 +73,8 @@ void stitch__jpath_print(const stitch__jpath *at, char *out, size_t size)
         parts[n++] = at;
     while (n && used < size) {
         const stitch__jpath *p = parts[--n];
-        int k = p->key ? snprintf(out + used, size - used, "%s%.64s", used ? "." : "", p->key) : snprintf(out + used, size - used, "[%zu]", p->index);
+        int k = p->key ? snprintf(out + used, size - used, "%s%.64s", used ? "." : "", p->key)
+                       : snprintf(out + used, size - used, "[%zu]", p->index);
         used += k > 0 ? (size_t)k : 0;
     }
 }
@@ -95,7 +106,8 @@ const char *stitch__json_type(const json_t *v)
     }
 }
 
-int stitch__json_keys(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *const *allowed, stitch_error **err)
+int stitch__json_keys(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *const *allowed,
+                      stitch_error **err)
 {
     const char *key;
     json_t *value;
@@ -113,14 +125,15 @@ int stitch__json_keys(const stitch_context *ctx, const json_t *obj, const stitch
         if (known)
             continue;
         const char *near = stitch__nearest(key, allowed, count);
-        return stitch__json_err(ctx, at, err, "unknown key '%.64s'%s%s%s", key, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        return stitch__json_err(ctx, at, err, "unknown key '%.64s'%s%s%s", key, near ? "; did you mean '" : "",
+                                near ? near : "", near ? "'?" : "");
     }
     return STITCH_OK;
 }
 
 /* The member, or NULL with *rc set: STITCH_OK if it may be missing. */
-static const json_t *member(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key, bool required, int *rc,
-                            stitch_error **err)
+static const json_t *member(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
+                            bool required, int *rc, stitch_error **err)
 {
     const json_t *v = json_object_get(obj, key);
     *rc = STITCH_OK;
@@ -129,8 +142,8 @@ static const json_t *member(const stitch_context *ctx, const json_t *obj, const 
     return v;
 }
 
-int stitch__json_string(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key, bool required,
-                        const char **out, stitch_error **err)
+int stitch__json_string(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
+                        bool required, const char **out, stitch_error **err)
 {
     int rc;
     const json_t *v = member(ctx, obj, at, key, required, &rc, err);
@@ -143,8 +156,8 @@ int stitch__json_string(const stitch_context *ctx, const json_t *obj, const stit
     return STITCH_OK;
 }
 
-int stitch__json_int(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key, bool required, int64_t min,
-                     int64_t max, int64_t *out, stitch_error **err)
+int stitch__json_int(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
+                     bool required, int64_t min, int64_t max, int64_t *out, stitch_error **err)
 {
     int rc;
     const json_t *v = member(ctx, obj, at, key, required, &rc, err);
@@ -155,13 +168,14 @@ int stitch__json_int(const stitch_context *ctx, const json_t *obj, const stitch_
         return stitch__json_err(ctx, &here, err, "expected an integer, found %s", stitch__json_type(v));
     int64_t value = json_integer_value(v);
     if (value < min || value > max)
-        return stitch__json_err(ctx, &here, err, "%" PRId64 " is not between %" PRId64 " and %" PRId64, value, min, max);
+        return stitch__json_err(ctx, &here, err, "%" PRId64 " is not between %" PRId64 " and %" PRId64, value, min,
+                                max);
     *out = value;
     return STITCH_OK;
 }
 
-int stitch__json_number(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key, bool required, double *out,
-                        stitch_error **err)
+int stitch__json_number(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
+                        bool required, double *out, stitch_error **err)
 {
     int rc;
     const json_t *v = member(ctx, obj, at, key, required, &rc, err);
@@ -177,8 +191,8 @@ int stitch__json_number(const stitch_context *ctx, const json_t *obj, const stit
     return STITCH_OK;
 }
 
-int stitch__json_bool(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key, bool required, bool *out,
-                      stitch_error **err)
+int stitch__json_bool(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
+                      bool required, bool *out, stitch_error **err)
 {
     int rc;
     const json_t *v = member(ctx, obj, at, key, required, &rc, err);
@@ -202,7 +216,8 @@ char *stitch__json_dump(const stitch_context *ctx, const json_t *v, int indent)
 {
     stitch__buf b;
     stitch__buf_init(&b, ctx);
-    if (json_dump_callback(v, dump_part, &b, JSON_ENCODE_ANY | (indent > 0 ? JSON_INDENT((size_t)indent) : JSON_COMPACT)) != 0)
+    if (json_dump_callback(v, dump_part, &b,
+                           JSON_ENCODE_ANY | (indent > 0 ? JSON_INDENT((size_t)indent) : JSON_COMPACT)) != 0)
         b.failed = true;
     return stitch__buf_take(&b, NULL);
 }

@@ -7,14 +7,15 @@
 #include "base/base.h"
 #include "base/context_private.h"
 
-/* In front of every block: who frees it. Blocks may outlive their context (errors do), so the functions are copied. */
+/* In front of every block: who frees it. Blocks may outlive their context (errors do), so the functions are copied.
+ * Its size is a multiple of the strictest alignment, so that what follows is aligned for any type. */
 typedef union header {
     struct {
         void *(*realloc)(void *ptr, size_t size, void *userdata);
         void (*free)(void *ptr, void *userdata);
         void *userdata;
     } by;
-    max_align_t align[2];
+    max_align_t align;
 } header;
 
 static const stitch_allocator *allocator_of(const stitch_context *ctx)
@@ -72,7 +73,8 @@ char *stitch__strndup(const stitch_context *ctx, const char *s, size_t len)
 {
     char *copy = len < SIZE_MAX ? stitch__alloc(ctx, len + 1) : NULL;
     if (copy) {
-        memcpy(copy, s, len);
+        if (len)
+            memcpy(copy, s, len);
         copy[len] = 0;
     }
     return copy;
@@ -152,8 +154,8 @@ void *stitch__arena_array(stitch__arena *a, size_t count, size_t size)
 
 char *stitch__arena_strndup(stitch__arena *a, const char *s, size_t len)
 {
-    char *copy = stitch__arena_alloc(a, len + 1);
-    if (copy)
+    char *copy = len < SIZE_MAX ? stitch__arena_alloc(a, len + 1) : NULL;
+    if (copy && len)
         memcpy(copy, s, len);
     return copy;
 }

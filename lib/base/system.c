@@ -41,7 +41,8 @@ int stitch__random(const stitch_context *ctx, void *data, size_t len, stitch_err
     return STITCH_OK;
 }
 
-static int read_all(const stitch_context *ctx, int fd, const char *path, uint64_t limit, char **data, size_t *len, stitch_error **err)
+static int read_all(const stitch_context *ctx, int fd, const char *path, uint64_t limit, char **data, size_t *len,
+                    stitch_error **err)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
@@ -49,7 +50,8 @@ static int read_all(const stitch_context *ctx, int fd, const char *path, uint64_
     if (!S_ISREG(st.st_mode))
         return stitch__err(ctx, err, STITCH_E_IO, "%s: not a regular file", path);
     if ((uint64_t)st.st_size > limit)
-        return stitch__err(ctx, err, STITCH_E_LIMIT, "%s: %" PRIu64 " bytes, the limit is %" PRIu64, path, (uint64_t)st.st_size, limit);
+        return stitch__err(ctx, err, STITCH_E_LIMIT, "%s: %" PRIu64 " bytes, the limit is %" PRIu64, path,
+                           (uint64_t)st.st_size, limit);
     size_t size = (size_t)st.st_size, got = 0;
     char *buffer = stitch__alloc(ctx, size + 1);
     if (!buffer)
@@ -72,7 +74,8 @@ static int read_all(const stitch_context *ctx, int fd, const char *path, uint64_
     return STITCH_OK;
 }
 
-int stitch__file_read(const stitch_context *ctx, const char *path, uint64_t limit, char **data, size_t *len, stitch_error **err)
+int stitch__file_read(const stitch_context *ctx, const char *path, uint64_t limit, char **data, size_t *len,
+                      stitch_error **err)
 {
     *data = NULL;
     *len = 0;
@@ -99,9 +102,29 @@ static int write_fd(int fd, const char *p, size_t len)
     return 0;
 }
 
+/* What is there already and no regular file must not be replaced by one: /dev/null is written to, the rest is refused
+ * (a pipe could block for ever, or raise SIGPIPE in the host). */
+static int write_special(const stitch_context *ctx, const char *path, mode_t mode, const void *data, size_t len,
+                         stitch_error **err)
+{
+    int rc = STITCH_OK;
+    if (!S_ISCHR(mode))
+        return stitch__err(ctx, err, STITCH_E_IO, "%s: cannot be written: not a regular file", path);
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return stitch__err_errno(ctx, err, STITCH_E_IO, "%s: cannot be written", path);
+    if (write_fd(fd, data, len) != 0)
+        rc = stitch__err_errno(ctx, err, STITCH_E_IO, "%s: cannot be written", path);
+    close(fd);
+    return rc;
+}
+
 int stitch__file_write(const stitch_context *ctx, const char *path, const void *data, size_t len, stitch_error **err)
 {
     uint64_t unique = 0;
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return write_special(ctx, path, st.st_mode, data, len, err);
     int rc = stitch__random(ctx, &unique, sizeof(unique), err), fd = -1;
     stitch__buf temp;
     if (rc)
@@ -143,6 +166,11 @@ int stitch__mkdirs(const stitch_context *ctx, const char *path, stitch_error **e
         *p = c;
         if (!c)
             break;
+    }
+    struct stat st;
+    if (rc == STITCH_OK && (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))) {
+        errno = ENOTDIR;
+        rc = stitch__err_errno(ctx, err, STITCH_E_IO, "%s: cannot be made", path);
     }
     stitch_free(copy);
     return rc;

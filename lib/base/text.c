@@ -45,8 +45,10 @@ void stitch__buf_puts_clean(stitch__buf *b, const char *s, size_t len, size_t ma
         unsigned char c = (unsigned char)s[i];
         if (n && written + n > max)
             break;
-        if (!n || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
-            n = 1;
+        bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f ||
+                       (n == 2 && c == 0xc2 && (unsigned char)s[i + 1] < 0xa0); /* C1: some terminals obey them */
+        if (!n || control) {
+            n = n ? n : 1;
             stitch__buf_putc(b, '?');
         } else {
             stitch__buf_append(b, s + i, n);
@@ -140,7 +142,12 @@ char *stitch__base64_encode(const stitch_context *ctx, const void *data, size_t 
 
 static int base64_digit(char c)
 {
-    return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
 }
 
 int stitch__base64_decode(const stitch_context *ctx, const char *text, size_t len, void **data, size_t *out_len)

@@ -4,6 +4,7 @@
  */
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <stitch/version.h>
@@ -27,7 +28,8 @@ TEST(statuses_have_names)
 TEST(errors_are_owned_and_replaced)
 {
     stitch_error *err = NULL;
-    CHECK_INT(stitch__err_native(NULL, &err, STITCH_E_DRIVER, STITCH_DOMAIN_DRIVER, 700, "launch of %s\nfailed", "k"), STITCH_E_DRIVER);
+    CHECK_INT(stitch__err_native(NULL, &err, STITCH_E_DRIVER, STITCH_DOMAIN_DRIVER, 700, "launch of %s\nfailed", "k"),
+              STITCH_E_DRIVER);
     CHECK_STR(stitch_error_message(err), "launch of k failed"); /* one line */
     CHECK_INT(stitch_error_native(err), 700);
     CHECK_INT(stitch_error_domain(err), STITCH_DOMAIN_DRIVER);
@@ -50,12 +52,45 @@ TEST(errors_are_owned_and_replaced)
     CHECK_INT(stitch__err(NULL, NULL, STITCH_E_IO, "nobody listens"), STITCH_E_IO);
 }
 
+TEST(messages_are_one_line_of_utf8)
+{
+    stitch_error *err = NULL;
+    char longest[5000], prefix[5000];
+    stitch__err(NULL, &err, STITCH_E_REPLY, "a\xff%s\r\n\x1b[2J\xc2\x9b", "\xc3\xa9\xc3");
+    CHECK_STR(stitch_error_message(err), "a?\xc3\xa9?   [2J?");
+    stitch__err_prefix(&err, "line\nbreak: ");
+    CHECK_STR(stitch_error_message(err), "line break: a?\xc3\xa9?   [2J?");
+    memset(longest, 'm', sizeof(longest));
+    longest[sizeof(longest) - 1] = 0;
+    memset(prefix, 'p', sizeof(prefix));
+    prefix[sizeof(prefix) - 1] = 0;
+    stitch__err(NULL, &err, STITCH_E_IO, "%s", longest);
+    size_t len = strlen(stitch_error_message(err));
+    CHECK(len > 1000 && len < sizeof(longest));
+    stitch__err_prefix(&err, "%s", prefix);
+    CHECK(stitch_error_message(err)[0] == 'p');
+    CHECK(strlen(stitch_error_message(err)) > len);
+    char *huge = malloc((3 << 20) + 1);
+    CHECK(huge != NULL);
+    memset(huge, 'd', 3 << 20);
+    huge[3 << 20] = 0;
+    stitch__err_details(&err, huge);
+    CHECK_INT(strlen(stitch_error_details(err)), 1 << 20);
+    free(huge);
+    stitch__err_domain(&err, STITCH_DOMAIN_TASK);
+    stitch__err_domain(&err, STITCH_DOMAIN_JSON); /* only where there is none yet */
+    CHECK_INT(stitch_error_domain(err), STITCH_DOMAIN_TASK);
+    stitch__err_domain(NULL, STITCH_DOMAIN_JSON);
+    stitch_error_free(err);
+}
+
 TEST(options_are_checked)
 {
     stitch_error *err = NULL;
     stitch_context *ctx = NULL;
     stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
-    static const char *const bad[] = {"gpu", "cuda:", "cuda:x", "cuda:1a", "sim:", "sim:sm_", "sim:sm_90b", "sim:90", "cuda:99999", ""};
+    static const char *const bad[] = {
+        "gpu", "cuda:", "cuda:x", "cuda:1a", "sim:", "sim:sm_", "sim:sm_90b", "sim:90", "cuda:99999", ""};
     static const char *const good[] = {"auto", "none", "cuda:0", "cuda:15", "sim:sm_90", "sim:sm_90a", "sim:sm_100f"};
     for (size_t i = 0; i < STITCH__COUNT(bad); i++) {
         o.device = bad[i];
@@ -72,10 +107,8 @@ TEST(options_are_checked)
     o.log_level = 0;
     o.struct_size = 0;
     CHECK_ERR(stitch_context_new(&ctx, &o, &err), STITCH_E_INVALID, "struct_size");
-    stitch_allocator a = STITCH_ALLOCATOR_INIT;
-    o.struct_size = sizeof(o);
-    o.allocator = &a;
-    CHECK_ERR(stitch_context_new(&ctx, &o, &err), STITCH_E_INVALID, "must all be set");
+    o.struct_size = (size_t)1 << 40; /* not initialised */
+    CHECK_ERR(stitch_context_new(&ctx, &o, &err), STITCH_E_INVALID, "no size of this struct");
     CHECK_ERR(stitch_context_new(NULL, NULL, &err), STITCH_E_INVALID, "NULL");
     stitch_context_free(NULL);
     CHECK_INT(stitch_context_options_init(&o, sizeof(o) + 1), STITCH_E_INVALID);
@@ -102,6 +135,47 @@ TEST(older_and_newer_callers)
     CHECK_OK(stitch_context_new(&ctx, &newer.o, &err));
     CHECK_STR(stitch__context_options(ctx)->device, "none");
     stitch_context_free(ctx);
+}
+
+static void cache_dir_is(const char *given, const char *want)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = given;
+    CHECK_OK(stitch_context_new(&ctx, &o, &err));
+    char got[256];
+    snprintf(got, sizeof(got), "%s", stitch__context_options(ctx)->cache_dir);
+    stitch_context_free(ctx);
+    CHECK_STR(got, want);
+}
+
+TEST(defaults)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    CHECK_OK(stitch_context_new(&ctx, NULL, &err));
+    const stitch_context_options *o = stitch__context_options(ctx);
+    CHECK_STR(o->device, "auto");
+    CHECK_INT(o->log_level, STITCH_LOG_WARN);
+    CHECK_INT(o->cache_limit_bytes, INT64_C(1) << 30);
+    CHECK(o->cuda_path == NULL && o->allocator == NULL);
+    stitch_context_free(ctx);
+
+    setenv("HOME", "/home/u", 1);
+    setenv("XDG_CACHE_HOME", "/xdg/", 1);
+    setenv("STITCH_CACHE_DIR", "/own", 1);
+    cache_dir_is("given", "given");
+    cache_dir_is("", "");
+    cache_dir_is(NULL, "/own");
+    setenv("STITCH_CACHE_DIR", "", 1); /* nothing is kept */
+    cache_dir_is(NULL, "");
+    unsetenv("STITCH_CACHE_DIR");
+    cache_dir_is(NULL, "/xdg/stitch");
+    setenv("XDG_CACHE_HOME", "", 1);
+    cache_dir_is(NULL, "/home/u/.cache/stitch");
+    unsetenv("HOME");
+    cache_dir_is(NULL, "");
 }
 
 static void *trigger(void *token)
@@ -137,6 +211,11 @@ TEST(cancellation_and_deadlines)
     CHECK(stitch__scope_left_ms(&s, 1000) <= 30);
     CHECK_ERR(stitch__scope_sleep(&s, 10000, "it", &err), STITCH_E_TIMEOUT, "deadline");
     CHECK_INT(stitch__scope_left_ms(&s, 1000), 0);
+    CHECK_ERR(stitch__scope_sleep(&s, INT64_MAX, "it", &err), STITCH_E_TIMEOUT, "deadline");
+    s = stitch__scope_make(ctx, NULL, INT64_MAX);
+    CHECK_OK(stitch__scope_sleep(&s, INT64_MIN, "it", &err));
+    CHECK(!stitch__scope_ended(&s));
+    CHECK_INT(stitch__scope_left_ms(&s, -5), 0);
     stitch_cancel_free(token);
     stitch_cancel_free(NULL);
     stitch_cancel_trigger(NULL);
@@ -172,6 +251,80 @@ TEST(slots_are_made_once)
     CHECK_OK(stitch__context_slot(ctx, STITCH__SLOT_TASK, make_higher, stitch_free, &b, &err));
     CHECK(a == b && stitch__context_slot_peek(ctx, STITCH__SLOT_TASK) == a);
     CHECK_INT(made, 2);
+    stitch_context_free(ctx);
+}
+
+static char freed[8];
+
+static void note_task(void *state)
+{
+    strcat(freed, "T");
+    stitch_free(state);
+}
+
+static void note_agent(void *state)
+{
+    strcat(freed, "A");
+    stitch_free(state);
+}
+
+static int make_nothing(stitch_context *ctx, void **state, stitch_error **err)
+{
+    (void)state;
+    return stitch__err(ctx, err, STITCH_E_NO_DEVICE, "there is none");
+}
+
+TEST(slots_are_freed_in_reverse)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    void *state;
+    CHECK_OK(stitch_context_new(&ctx, NULL, &err));
+    CHECK_ERR(stitch__context_slot(ctx, STITCH__SLOT_CUDA, make_nothing, note_task, &state, &err), STITCH_E_NO_DEVICE,
+              "none");
+    CHECK(state == NULL && stitch__context_slot_peek(ctx, STITCH__SLOT_CUDA) == NULL);
+    CHECK_OK(stitch__context_slot(ctx, STITCH__SLOT_AGENT, make_state, note_agent, &state, &err));
+    CHECK_OK(stitch__context_slot(ctx, STITCH__SLOT_TASK, make_state, note_task, &state, &err));
+    freed[0] = 0;
+    stitch_context_free(ctx);
+    CHECK_STR(freed, "AT");
+}
+
+typedef struct racer {
+    stitch_context *ctx;
+    void *seen[STITCH__SLOT_COUNT];
+} racer;
+
+static void *race(void *arg)
+{
+    racer *r = arg;
+    for (int i = 0; i < STITCH__SLOT_COUNT; i++) {
+        if (stitch__context_slot(r->ctx, (enum stitch__slot)i, make_state, stitch_free, &r->seen[i], NULL) != STITCH_OK)
+            r->seen[i] = NULL;
+    }
+    return NULL;
+}
+
+TEST(slots_are_made_once_for_all_threads)
+{
+    enum { THREADS = 4 };
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    pthread_t threads[THREADS];
+    racer racers[THREADS];
+    made = 0;
+    CHECK_OK(stitch_context_new(&ctx, NULL, &err));
+    for (int i = 0; i < THREADS; i++) {
+        racers[i].ctx = ctx;
+        CHECK_INT(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_INT(made, STITCH__SLOT_COUNT);
+    for (int i = 0; i < THREADS; i++) {
+        for (int k = 0; k < STITCH__SLOT_COUNT; k++)
+            CHECK(racers[i].seen[k] && racers[i].seen[k] == racers[0].seen[k]);
+    }
     stitch_context_free(ctx);
 }
 
@@ -258,9 +411,15 @@ TEST(untrusted_text)
         size_t max;
         const char *out;
     } cases[] = {
-        {"plain\n\ttext", 100, "plain\n\ttext"}, {"\x1b[31m", 100, "?[31m"},      {"a\xff\xc3", 100, "a??"},
-        {"\xc3\xa9\xe2\x82\xac", 100, "\xc3\xa9\xe2\x82\xac"}, {"\xc0\x80", 100, "??"}, {"\xed\xa0\x80", 100, "???"},
-        {"abcdef", 3, "abc... (3 bytes left out)"}, {"ab\xc3\xa9", 3, "ab... (2 bytes left out)"}, {"\x7f", 10, "?"},
+        {"plain\n\ttext", 100, "plain\n\ttext"},
+        {"\x1b[31m", 100, "?[31m"},
+        {"a\xff\xc3", 100, "a??"},
+        {"\xc3\xa9\xe2\x82\xac", 100, "\xc3\xa9\xe2\x82\xac"},
+        {"\xc0\x80", 100, "??"},
+        {"\xed\xa0\x80", 100, "???"},
+        {"abcdef", 3, "abc... (3 bytes left out)"},
+        {"ab\xc3\xa9", 3, "ab... (2 bytes left out)"},
+        {"\x7f", 10, "?"},
     };
     for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
         stitch__buf b;
@@ -269,11 +428,17 @@ TEST(untrusted_text)
         CHECK_STR(b.data, cases[i].out);
         stitch__buf_free(&b);
     }
+    stitch__buf b;
+    stitch__buf_init(&b, NULL);
+    stitch__buf_puts_clean(&b, "\xc2\x9b\x31m\xc2\xa0\0", 7, 100);
+    CHECK_STR(b.data, "?1m\xc2\xa0?");
+    stitch__buf_free(&b);
     CHECK(stitch__utf8_valid("\xf0\x9f\x98\x80", 4));
     CHECK(!stitch__utf8_valid("\xf0\x9f\x98", 3));
     CHECK(!stitch__utf8_valid("\xf4\x90\x80\x80", 4));
     CHECK(stitch__name_valid("ln_1.weight") && stitch__name_valid("_"));
-    CHECK(!stitch__name_valid("") && !stitch__name_valid(NULL) && !stitch__name_valid("1a") && !stitch__name_valid(".a") && !stitch__name_valid("a b"));
+    CHECK(!stitch__name_valid("") && !stitch__name_valid(NULL) && !stitch__name_valid("1a") &&
+          !stitch__name_valid(".a") && !stitch__name_valid("a b"));
 }
 
 TEST(suggestions)
@@ -288,7 +453,8 @@ TEST(suggestions)
 
 TEST(base64)
 {
-    static const char *const pairs[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}}; /* RFC 4648 */
+    static const char *const pairs[][2] = {
+        {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}}; /* RFC 4648 */
     static const char *const bad[] = {"Zg", "Zg=", "Z===", "====", "Zm9v!mFy", "Zg==Zg==", "Zm=v"};
     void *data;
     size_t len;
@@ -371,9 +537,99 @@ TEST(files)
     beside = stitch__path_beside(NULL, "/a/b", "/c");
     CHECK_STR(beside, "/c");
     stitch_free(beside);
+    CHECK_ERR(stitch__mkdirs(NULL, file, &err), STITCH_E_IO, "cannot be made"); /* a file is in the way */
+    CHECK(stitch__path_exists(file) && !stitch__path_exists("/nonexistent/x"));
+    unlink(file);
+    CHECK_OK(stitch__file_write(NULL, file, NULL, 0, &err));
+    CHECK_OK(stitch__file_read(NULL, file, 0, &data, &len, &err));
+    CHECK_INT(len, 0);
+    CHECK_STR(data, "");
+    stitch_free(data);
+    unlink(file);
     stitch_free(file);
+    for (size_t n = strlen(path); n > strlen(folder); n -= 2) {
+        path[n] = 0;
+        CHECK_INT(rmdir(path), 0); /* empty: no temporary file was left */
+    }
+    CHECK_INT(rmdir(folder), 0);
 }
 
-TEST_MAIN(RUN(statuses_have_names), RUN(errors_are_owned_and_replaced), RUN(options_are_checked), RUN(older_and_newer_callers),
-          RUN(cancellation_and_deadlines), RUN(slots_are_made_once), RUN(log_lines_cannot_be_forged), RUN(memory), RUN(buffers), RUN(untrusted_text),
-          RUN(suggestions), RUN(base64), RUN(sha256), RUN(dtypes), RUN(files))
+TEST(special_files_are_not_replaced)
+{
+    stitch_error *err = NULL;
+    char folder[] = "/tmp/stitch-test-XXXXXX", path[64], *data;
+    struct stat st;
+    size_t len;
+    CHECK(mkdtemp(folder) != NULL);
+    CHECK_OK(stitch__file_write(NULL, "/dev/null", "x", 1, &err));
+    CHECK(stat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));
+    CHECK_ERR(stitch__file_write(NULL, folder, "x", 1, &err), STITCH_E_IO, "not a regular file");
+    snprintf(path, sizeof(path), "%s/fifo", folder);
+    CHECK_INT(mkfifo(path, 0600), 0);
+    CHECK_ERR(stitch__file_write(NULL, path, "x", 1, &err), STITCH_E_IO, "not a regular file");
+    CHECK_ERR(stitch__file_read(NULL, path, 0, &data, &len, &err), STITCH_E_IO,
+              "not a regular file"); /* does not hang */
+    unlink(path);
+    CHECK_ERR(stitch__file_read(NULL, folder, 0, &data, &len, &err), STITCH_E_IO, "not a regular file");
+    rmdir(folder);
+}
+
+enum { PAGE = 40000, WRITES = 60 };
+
+static void *write_often(void *path)
+{
+    char *text = malloc(PAGE);
+    for (int i = 0; text && i < WRITES; i++) {
+        memset(text, 'a' + i % 26, PAGE);
+        if (stitch__file_write(NULL, path, text, PAGE, NULL) != STITCH_OK)
+            break;
+    }
+    free(text);
+    return NULL;
+}
+
+TEST(readers_see_whole_files)
+{
+    stitch_error *err = NULL;
+    char folder[] = "/tmp/stitch-test-XXXXXX", path[64], *data;
+    pthread_t writers[2];
+    size_t len;
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof(path), "%s/f", folder);
+    CHECK_OK(stitch__file_write(NULL, path, "", 0, &err));
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(pthread_create(&writers[i], NULL, write_often, path), 0);
+    for (int i = 0; i < 300; i++) {
+        CHECK_OK(stitch__file_read(NULL, path, 0, &data, &len, &err));
+        if (len) {
+            CHECK_INT(len, PAGE);
+            CHECK(memcmp(data, data + 1, PAGE - 1) == 0); /* one writer's text, from end to end */
+        }
+        stitch_free(data);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(writers[i], NULL);
+    unlink(path);
+    CHECK_INT(rmdir(folder), 0);
+}
+
+TEST(random_bytes)
+{
+    stitch_error *err = NULL;
+    unsigned char a[1000] = {0}, b[1000] = {0};
+    size_t zeros = 0;
+    CHECK_OK(stitch__random(NULL, a, sizeof(a), &err));
+    CHECK_OK(stitch__random(NULL, b, sizeof(b), &err));
+    CHECK(memcmp(a, b, sizeof(a)) != 0);
+    for (size_t i = 0; i < sizeof(a); i++)
+        zeros += a[i] == 0;
+    CHECK(zeros < 50);
+    CHECK_OK(stitch__random(NULL, a, 0, &err));
+}
+
+TEST_MAIN(RUN(statuses_have_names), RUN(errors_are_owned_and_replaced), RUN(messages_are_one_line_of_utf8),
+          RUN(options_are_checked), RUN(older_and_newer_callers), RUN(defaults), RUN(cancellation_and_deadlines),
+          RUN(slots_are_made_once), RUN(slots_are_freed_in_reverse), RUN(slots_are_made_once_for_all_threads),
+          RUN(log_lines_cannot_be_forged), RUN(memory), RUN(buffers), RUN(untrusted_text), RUN(suggestions),
+          RUN(base64), RUN(sha256), RUN(dtypes), RUN(files), RUN(special_files_are_not_replaced),
+          RUN(readers_see_whole_files), RUN(random_bytes))
