@@ -108,6 +108,17 @@ static bool try_compile(report *r, char detail[600])
     return rc == STITCH_OK;
 }
 
+static bool include_has(const stitch__cuda *cuda, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; cuda->includes[i] && !found; i++) {
+        char *path = stitch__path_join(cuda->ctx, cuda->includes[i], name);
+        found = path && access(path, R_OK) == 0;
+        stitch_free(path);
+    }
+    return found;
+}
+
 static bool check_nvrtc(report *r)
 {
     stitch__cuda *cuda = r->cuda;
@@ -128,8 +139,9 @@ static bool check_nvrtc(report *r)
              !headers
                  ? "no folder with cuda_fp16.h: install the toolkit's headers or the wheels nvidia-cuda-runtime and "
                    "nvidia-cuda-cccl"
-             : !cuda->includes[1] ? "libcu++ (cuda/std) was not found beside them"
-                                  : "",
+             : !include_has(cuda, "cuda/std/cstdint") ? "libcu++ (cuda/std) is missing: wheel nvidia-cuda-cccl"
+             : !include_has(cuda, "crt/mma.h")        ? "crt/mma.h (for mma.h) is missing: wheel nvidia-cuda-nvcc"
+                                                      : "",
              NULL);
     } else {
         item(r, "nvrtc", "missing", "", "", stitch_error_message(err), &tried);

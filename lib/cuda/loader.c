@@ -482,6 +482,13 @@ char *const *stitch__include_folders(const stitch_context *ctx, stitch__arena *a
                 cxx = false;
         }
     }
+    /* Wheels keep crt/ (which mma.h needs) apart, in the compiler's one. */
+    bool crt = use.count > 0 && has_file(use.list[0], "crt/mma.h");
+    for (size_t i = 0; i < all.count && !crt; i++) {
+        crt = has_file(all.list[i], "crt/mma.h") && !has_file(all.list[i], "cuda_fp16.h");
+        if (crt)
+            folders_add(&use, "%s", all.list[i]);
+    }
     out = stitch__arena_array(arena, use.count + 1, sizeof(*out));
     for (size_t i = 0; out && i < use.count; i++) {
         if (!(out[i] = stitch__arena_strdup(arena, use.list[i])))
