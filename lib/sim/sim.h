@@ -25,6 +25,7 @@
 #define STITCH__SIM_LOCAL_WINDOW  UINT64_C(0x100000000) /* + offset in the thread's local memory */
 #define STITCH__SIM_SHARED_WINDOW UINT64_C(0x200000000) /* + (rank of the block in its cluster << 24) + offset */
 #define STITCH__SIM_PARAM_WINDOW  UINT64_C(0x300000000) /* + offset in the kernel's parameters */
+#define STITCH__SIM_FUNC_WINDOW   UINT64_C(0x400000000) /* + 16 * index of a function: what its address is */
 #define STITCH__SIM_SHARED_START  1024u                 /* the first shared byte of a block; the hardware keeps those before it */
 #define STITCH__SIM_SHARED_MAX    (227u * 1024u)        /* bytes a block can have */
 #define STITCH__SIM_PARAM_MAX     32764u

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Integer lane functions for x86-64 with AVX2.
+ */
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,popcnt,lzcnt,bmi,bmi2"))), apply_to = function)
+#elif defined(__GNUC__)
+#pragma GCC optimize("O3")
+#pragma GCC target("avx2,popcnt,lzcnt,bmi,bmi2")
+#endif
+#define ALU_TABLE stitch__alu_avx2
+#include "sim/alu_lanes.h"
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#else
+typedef int stitch__alu_avx2_is_for_x86;
+#endif

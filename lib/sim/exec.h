@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside of the interpreter: warps, blocks, and the instruction functions that the decoder refers to.
+ */
+#ifndef STITCH_LIB_SIM_EXEC_H
+#define STITCH_LIB_SIM_EXEC_H
+
+#include "sim/ir.h"
+
+/* X(name): instruction functions. The decoder stores them in instr.u.fn. */
+#define STITCH__EXEC_LIST(X)                                                                                           \
+    X(load)                                                                                                            \
+    X(store) X(atom) X(clock) X(localaddr) X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap)  \
+        X(nop) X(nanosleep) X(predsel) X(sync_note) X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect)           \
+            X(barwarp) X(bar) X(fence) X(cluster_arrive) X(cluster_wait) X(mapa) X(getctarank) X(cpasync)              \
+                X(cpasync_commit) X(cpasync_wait) X(cpasync_mbar) X(mbar_init) X(mbar_inval) X(mbar_arrive)            \
+                    X(mbar_expect) X(mbar_test) X(mbar_pending) X(bulk) X(bulk_tensor) X(bulk_commit) X(bulk_wait)     \
+                        X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) X(wmma_mma) X(wgmma)    \
+                            X(wgmma_sync)
+#define STITCH__EXEC_DECLARE(name)                                                                                     \
+    int stitch__exec_##name(struct stitch__exec *x, const stitch__instr *in, uint32_t mask);
+STITCH__EXEC_LIST(STITCH__EXEC_DECLARE)
+#undef STITCH__EXEC_DECLARE
+
+typedef struct stitch__call stitch__call;
+
+/* ---- state ------------------------------------------------------------------------------------------------------- */
+
+enum { STITCH__WARP_RUN, STITCH__WARP_BARRIER, STITCH__WARP_CLUSTER, STITCH__WARP_DONE };
+#define STITCH__MAX_WARPS    32
+#define STITCH__MAX_BARRIERS 16
+#define STITCH__MAX_DEPTH    256
+
+typedef struct stitch__split {
+    uint32_t pc, mask;
+    bool parked; /* waits at pc for other lanes */
+} stitch__split;
+
+typedef struct stitch__frame {
+    const stitch__sim_function *f;
+    struct stitch__frame *up;
+    uint8_t *regs;
+    uint8_t *scratch;         /* parameter area: rows of 32 words, see stitch__row() */
+    const stitch__call *call; /* of the frame above: where results go */
+    uint32_t local_base, return_pc;
+    uint32_t count; /* splits that do not run now */
+    stitch__split split[32];
+    uint32_t pc, mask;    /* the running one */
+    uint32_t next_pc;     /* smallest pc of an unparked split, UINT32_MAX if none */
+    uint32_t polls, hold; /* of the running split, while others wait: polls of memory; blocks it may run out of turn */
+} stitch__frame;
+
+typedef struct stitch__copy { /* an asynchronous copy that was issued and not yet applied */
+    uint64_t dst, src;
+    uint32_t bytes, fill; /* fill: zeros behind the copied bytes */
+    uint32_t group;       /* commit group number; UINT32_MAX: not committed yet */
+    uint8_t lane;
+    uint32_t pc;
+    const stitch__sim_function *f;
+} stitch__copy;
+
+struct stitch__block;
+typedef struct stitch__warp {
+    struct stitch__block *block;
+    stitch__frame *top;
+    uint32_t index, alive, exists;
+    uint8_t state;
+    uint32_t clock; /* block time of the last synchronisation */
+    bool polled;    /* looked at memory that others write */
+    uint32_t bar_id, bar_pc, cluster_phase;
+    bool cluster_arrived;
+    const stitch__instr *waits_at;
+    const stitch__sim_function *waits_in;
+    uint8_t *local;       /* rows */
+    uint32_t *local_init; /* lane mask of each byte */
+    uint32_t local_size;
+    stitch__copy *copies;
+    size_t copy_count, copy_cap;
+    uint32_t commits;     /* groups committed so far */
+    stitch__frame *spare; /* the kernel's frame of the block before, to be used again */
+    uint32_t stuck;       /* times that all lanes were found waiting, since one went on */
+    bool force;           /* let the next warp instruction go on without the lanes that it misses */
+} stitch__warp;
+
+typedef struct stitch__barrier {
+    uint32_t arrived;        /* threads */
+    uint32_t expected;       /* 0: all of the block */
+    uint32_t warps;          /* which warps wait */
+    uint32_t arrived_warps;  /* which came, waiting or not */
+    uint32_t votes, or_mask; /* of bar.red */
+    bool all;
+} stitch__barrier;
+
+/* Who accessed a granule last: see race.c. */
+typedef struct stitch__race {
+    uint64_t *w, *r;
+    uint32_t *wpc, *rpc;
+} stitch__race;
+
+struct stitch__cluster;
+typedef struct stitch__block {
+    const stitch__sim_launch *launch;
+    struct stitch__cluster *cluster;
+    uint32_t id[3], rank, seq; /* seq: order in which blocks began, from 1 */
+    uint64_t linear;
+    uint8_t *shared;       /* byte 0 is offset 0 of the window; shared_end bytes */
+    uint64_t *shared_init; /* bit per byte */
+    uint32_t shared_end;
+    stitch__race race;
+    uint32_t time, full;                 /* block time; that of the last barrier of all threads */
+    bool partial;                        /* some threads met since then without the others */
+    uint32_t (*seen)[STITCH__MAX_WARPS]; /* seen[a][b]: warp a is ordered behind what warp b did before this time */
+    uint32_t released[STITCH__MAX_WARPS];
+    uint64_t acquired; /* launch time of the last look at memory of other blocks */
+    stitch__barrier barrier[STITCH__MAX_BARRIERS];
+    stitch__warp *warps;
+    uint32_t warp_count, live_warps, thread_count;
+    bool done, killed;
+    uint64_t executed;
+    uint64_t async_bytes;
+    void *bulk; /* bulk copies in flight, see exec_async.c */
+    size_t bulk_count, bulk_cap;
+} stitch__block;
+
+typedef struct stitch__cluster {
+    uint32_t count, arrived, phase;
+    stitch__block *blocks[16];
+} stitch__cluster;
+
+/* Counts of one function in one host thread. */
+typedef struct stitch__mem_count {
+    uint64_t requests, units, ideal, bytes; /* units: sectors or wavefronts */
+    uint64_t atomics, collisions;
+} stitch__mem_count;
+
+typedef struct stitch__fn_count {
+    uint64_t *entered, *lanes; /* by basic block */
+    uint64_t *divergent;       /* by pc: branches that split a warp */
+    stitch__mem_count *mem;    /* by pc */
+    stitch__sim_alloc **alloc; /* by pc: the allocation hit last */
+} stitch__fn_count;
+
+struct stitch__job;
+typedef struct stitch__exec {
+    struct stitch__job *job;
+    const stitch__sim_launch *launch;
+    stitch__block *block;
+    stitch__warp *warp;
+    stitch__frame *frame;
+    uint8_t *regs;
+    const uint8_t *consts;
+    uint64_t prefix; /* of race keys: block and warp */
+    bool check_init, check_shared, check_global, check_sync, counting, talks;
+    bool kill;
+    bool avx2;
+    int32_t quantum;
+    stitch__fn_count *counts; /* by function index */
+    stitch__fn_count *fc;     /* of the running function */
+    uint64_t executed, lanes;
+    uint64_t barriers;
+    uint32_t shared_shift, global_shift; /* log2 of the race granules */
+    stitch_error *err;
+    int rc;
+} stitch__exec;
+
+static inline void *stitch__operand(const stitch__exec *x, uint32_t o)
+{
+    return (o & STITCH__OFFSET_CONST ? (uint8_t *)(uintptr_t)x->consts : x->regs) + (o & ~STITCH__OFFSET_CONST);
+}
+
+/* Byte `at` of lane `lane` in memory that is laid out in rows of one word a lane. */
+static inline size_t stitch__row(uint32_t at, uint32_t lane)
+{
+    return (size_t)(at >> 2) * 128 + lane * 4 + (at & 3);
+}
+
+/* exec_run*.c: runs the block's current warp until it waits, ends or its quantum is spent. */
+void stitch__run_warp_generic(stitch__exec *x);
+void stitch__run_warp_avx2(stitch__exec *x);
+
+/* exec.c */
+int stitch__sync_lanes(stitch__exec *x, const stitch__instr *in, uint32_t mask, uint32_t members, uint32_t *active);
+int stitch__sync_done(stitch__exec *x, const stitch__instr *in,
+                      int rc);         /* what to return after it let the lanes through */
+void stitch__unstick(stitch__exec *x); /* every lane of the warp is parked: try again, then force */
+bool stitch__next_split(stitch__exec *x);
+void stitch__warp_frame(stitch__exec *x); /* reloads x from warp->top */
+bool stitch__frame_push(stitch__exec *x, const stitch__sim_function *f, uint32_t mask);
+void stitch__frame_free(stitch__frame *f);
+void stitch__lanes_exit(stitch__exec *x, uint32_t mask); /* of the running split */
+void stitch__lanes_return(stitch__exec *x, uint32_t mask);
+void stitch__split_add(stitch__frame *f, uint32_t pc, uint32_t mask, bool parked);
+uint32_t stitch__pc(const stitch__exec *x, const stitch__instr *in);
+void stitch__poll(stitch__exec *x); /* the warp looked at memory that others write */
+
+uint64_t stitch__grid_workspace(const stitch__exec *x); /* launch.c: what %envreg1 and 2 point to */
+int stitch__builtin_call(stitch__exec *x, const stitch__instr *in, uint32_t mask); /* printf.c */
+
+/* barrier.c */
+void stitch__cluster_check(stitch__cluster *c);
+void stitch__barrier_exit(stitch__exec *x);  /* lanes of x->warp ended: barriers may be complete now */
+bool stitch__barrier_stuck(stitch__exec *x); /* every warp waits: report, and let the block end */
+
+/* race.c */
+bool stitch__race_open(stitch__exec *x, stitch__block *b);
+void stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block *owner, uint32_t lane, uint32_t offset,
+                         uint32_t size, bool write, bool atomic);
+void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_alloc *a, uint32_t lane, uint64_t offset,
+                         uint32_t size, bool write, bool atomic, const void *new_value);
+stitch__race *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a);
+void stitch__time_warp(stitch__exec *x); /* lanes of the warp met */
+void stitch__time_release(stitch__exec *x, bool others);
+void stitch__time_acquire(stitch__exec *x, bool others);
+
+#define STITCH__KEY_LANE_SHIFT  26
+#define STITCH__KEY_WARP_SHIFT  31
+#define STITCH__KEY_BLOCK_SHIFT 40
+#define STITCH__KEY_CLOCK       ((UINT64_C(1) << 26) - 1)
+#define STITCH__KEY_MULTILANE   (UINT64_C(1) << 36)
+#define STITCH__KEY_MULTIWARP   (UINT64_C(1) << 37)
+#define STITCH__KEY_MULTIBLOCK  (UINT64_C(1) << 38)
+#define STITCH__KEY_ATOMIC      (UINT64_C(1) << 39)
+
+/* report.c */
+STITCH__PRINTF(8, 9)
+void stitch__report(stitch__exec *x, stitch__sim_fault kind, const stitch__instr *in, uint32_t lane,
+                    stitch__sim_space space, uint64_t address, uint32_t size, const char *fmt, ...);
+void stitch__report_race(stitch__exec *x, stitch__sim_fault kind, const stitch__instr *in, uint32_t lane, bool write,
+                         stitch__sim_space space, uint64_t address, uint32_t size, stitch__sim_alloc *a,
+                         uint64_t other_key, uint32_t other_pc, bool other_write);
+void stitch__report_bounds(stitch__exec *x, const stitch__instr *in, uint32_t lane, stitch__sim_space space,
+                           uint64_t address, uint32_t size, bool write, stitch__sim_alloc *a, stitch__sim_fault kind);
+
+/* memory access, exec_memory.c */
+/* Host address of [address, address + size) for one lane after all checks, or NULL if the access is wrong (reported).
+ * `owner` is set for shared memory. */
+typedef struct stitch__where {
+    uint8_t *host;
+    stitch__sim_alloc *alloc; /* global */
+    stitch__block *owner;     /* shared */
+    uint64_t offset;          /* in the allocation or the block's shared memory */
+    stitch__sim_space space;
+} stitch__where;
+bool stitch__locate(stitch__exec *x, const stitch__instr *in, stitch__sim_space space, uint64_t address, uint32_t size,
+                    uint32_t align, uint32_t lane, bool write, stitch__where *w);
+void stitch__mark_init(const stitch__where *w, uint32_t size);
+bool stitch__is_init(const stitch__where *w, uint32_t size);
+/* Generic copies for matrix and asynchronous instructions: checks, records, copies. */
+bool stitch__read_bytes(stitch__exec *x, const stitch__instr *in, stitch__sim_space space, uint64_t address, void *to,
+                        uint32_t size, uint32_t align, uint32_t lane);
+bool stitch__write_bytes(stitch__exec *x, const stitch__instr *in, stitch__sim_space space, uint64_t address,
+                         const void *from, uint32_t size, uint32_t align, uint32_t lane);
+
+/* Variants told apart by instr.sub. */
+enum {
+    STITCH__ATOM_ADD,
+    STITCH__ATOM_MIN,
+    STITCH__ATOM_MAX,
+    STITCH__ATOM_AND,
+    STITCH__ATOM_OR,
+    STITCH__ATOM_XOR,
+    STITCH__ATOM_EXCH,
+    STITCH__ATOM_CAS,
+    STITCH__ATOM_INC,
+    STITCH__ATOM_DEC
+};
+enum { STITCH__SHFL_IDX, STITCH__SHFL_UP, STITCH__SHFL_DOWN, STITCH__SHFL_BFLY };
+enum { STITCH__VOTE_ALL, STITCH__VOTE_ANY, STITCH__VOTE_UNI, STITCH__VOTE_BALLOT };
+enum { STITCH__MATCH_ANY, STITCH__MATCH_ALL };
+enum { STITCH__CARRY_ADD, STITCH__CARRY_SUB, STITCH__CARRY_MADLO, STITCH__CARRY_MADHI };
+enum { STITCH__BAR_SYNC, STITCH__BAR_ARRIVE, STITCH__BAR_POPC, STITCH__BAR_AND, STITCH__BAR_OR };
+
+/* Decoded facts of matrix instructions (instr.data). */
+typedef struct stitch__matrix {
+    uint16_t m, n, k;
+    uint8_t a, b, c, d;     /* stitch__num of the elements */
+    uint8_t na, nb, nc, nd; /* registers of each fragment */
+    uint8_t a_col, b_col;   /* layout: column-major */
+    uint8_t d_col, which;   /* wmma.load/store: 'a' 'b' 'c' 'd' */
+    bool satfinite, trans, sparse;
+    uint8_t bits_a, bits_b; /* element bits: 4, 8, 16, 32, 64 */
+    bool a_signed, b_signed;
+    bool xor_popc, and_popc;
+    uint8_t count; /* ldmatrix: matrices */
+    bool a_smem;   /* wgmma */
+    uint8_t scale_a, scale_b, trans_a, trans_b;
+} stitch__matrix;
+
+enum {
+    STITCH__BUILTIN_NONE,
+    STITCH__BUILTIN_VPRINTF,
+    STITCH__BUILTIN_ASSERT,
+    STITCH__BUILTIN_MALLOC,
+    STITCH__BUILTIN_FREE
+};
+
+struct stitch__call {
+    uint32_t callee; /* function index; UINT32_MAX: through a pointer in o[0] */
+    uint8_t builtin;
+    uint32_t count, returns; /* scratch pieces: the first `returns` are results */
+    stitch__sim_callee_param piece[];
+};
+
+typedef struct stitch__bulk {
+    uint8_t rank; /* tensor copies: 1..5; 0: plain */
+    bool to_shared, from_shared, reduce, prefetch, multicast, im2col, bulk_group, cta_dst;
+    uint8_t redop, rednum;
+} stitch__bulk;
+
+#endif

@@ -1,0 +1,926 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The interpreter's main loop and the fast ways through memory: all 32 lanes active, one allocation, addresses that are
+ * consecutive, equal, or anything. Compiled for any processor by exec_run.c and for AVX2 by exec_run_avx2.c.
+ * Whatever is unusual about an access, an error above all, is left to exec_memory.c, which starts over.
+ */
+#include "sim/exec.h"
+
+#define ALL 0xffffffffu
+#if defined(__clang__)
+#define EACH_LANE _Pragma("clang loop vectorize(enable)") for (int i = 0; i < 32; i++)
+#pragma clang diagnostic ignored "-Wpass-failed"
+#else
+#define EACH_LANE _Pragma("GCC ivdep") for (int i = 0; i < 32; i++)
+#endif
+
+static inline void blend32(uint32_t *d, const uint32_t *s, uint32_t mask)
+{
+    EACH_LANE d[i] = mask >> i & 1 ? s[i] : d[i];
+}
+
+static inline void blend64(uint64_t *d, const uint64_t *s, uint32_t mask)
+{
+    EACH_LANE d[i] = mask >> i & 1 ? s[i] : d[i];
+}
+
+enum { PATTERN_ANY, PATTERN_LINEAR, PATTERN_EQUAL };
+
+static inline int pattern32(const uint32_t *a, uint32_t step)
+{
+    uint32_t lin = 0, same = 0, first = a[0];
+    EACH_LANE
+    {
+        lin |= a[i] - (first + (uint32_t)i * step);
+        same |= a[i] - first;
+    }
+    return lin == 0 ? PATTERN_LINEAR : same == 0 ? PATTERN_EQUAL : PATTERN_ANY;
+}
+
+static inline int pattern64(const uint64_t *a, uint64_t step)
+{
+    uint64_t lin = 0, same = 0, first = a[0];
+    EACH_LANE
+    {
+        lin |= a[i] - (first + (uint64_t)(unsigned)i * step);
+        same |= a[i] - first;
+    }
+    return lin == 0 ? PATTERN_LINEAR : same == 0 ? PATTERN_EQUAL : PATTERN_ANY;
+}
+
+/* ---- between memory and registers -------------------------------------------------------------------------------- */
+
+static inline void spread(uint8_t *regs, const stitch__instr *in, const uint8_t *from, size_t stride)
+{
+    /* Offsets of the lanes are i * stride: consecutive elements, or one for all (stride 0). */
+    for (uint32_t k = 0; k < in->vec; k++) {
+        const uint8_t *s = from + k * in->size;
+        void *d = regs + in->o[k];
+        switch (in->size) {
+        case 4:
+            if (in->flags & STITCH__IN_WIDE)
+                for (int i = 0; i < 32; i++) {
+                    uint32_t v;
+                    memcpy(&v, s + (size_t)i * stride, 4);
+                    ((uint64_t *)d)[i] = in->flags & STITCH__IN_SIGNED ? (uint64_t)(int64_t)(int32_t)v : v;
+                }
+            else if (stride == 4)
+                memcpy(d, s, 128);
+            else if (stride == 16)
+                for (int i = 0; i < 32; i++)
+                    memcpy((uint32_t *)d + i, s + (size_t)i * 16, 4);
+            else
+                for (int i = 0; i < 32; i++)
+                    memcpy((uint32_t *)d + i, s + (size_t)i * stride, 4);
+            break;
+        case 8:
+            if (stride == 8)
+                memcpy(d, s, 256);
+            else
+                for (int i = 0; i < 32; i++)
+                    memcpy((uint64_t *)d + i, s + (size_t)i * stride, 8);
+            break;
+        case 2:
+            for (int i = 0; i < 32; i++) {
+                uint16_t v;
+                memcpy(&v, s + (size_t)i * stride, 2);
+                uint64_t w = in->flags & STITCH__IN_SIGNED ? (uint64_t)(int64_t)(int16_t)v : v;
+                if (in->flags & STITCH__IN_WIDE)
+                    ((uint64_t *)d)[i] = w;
+                else
+                    ((uint32_t *)d)[i] = (uint32_t)w;
+            }
+            break;
+        default:
+            for (int i = 0; i < 32; i++) {
+                uint64_t w = in->flags & STITCH__IN_SIGNED ? (uint64_t)(int64_t)(int8_t)s[(size_t)i * stride]
+                                                           : s[(size_t)i * stride];
+                if (in->flags & STITCH__IN_WIDE)
+                    ((uint64_t *)d)[i] = w;
+                else
+                    ((uint32_t *)d)[i] = (uint32_t)w;
+            }
+            break;
+        }
+    }
+}
+
+static inline void gather(uint8_t *regs, const stitch__instr *in, const uint8_t *from, const uint32_t *offset)
+{
+    for (uint32_t k = 0; k < in->vec; k++) {
+        const uint8_t *s = from + k * in->size;
+        void *d = regs + in->o[k];
+        bool sx = in->flags & STITCH__IN_SIGNED, wide = in->flags & STITCH__IN_WIDE || in->size == 8;
+        if (in->size == 4 && !wide) {
+            for (int i = 0; i < 32; i++)
+                memcpy((uint32_t *)d + i, s + offset[i], 4);
+            continue;
+        }
+        for (int i = 0; i < 32; i++) {
+            uint64_t v = 0;
+            memcpy(&v, s + offset[i], in->size);
+            if (sx && in->size < 8)
+                v = (uint64_t)((int64_t)(v << (64 - 8 * in->size)) >> (64 - 8 * in->size));
+            if (wide)
+                ((uint64_t *)d)[i] = v;
+            else
+                ((uint32_t *)d)[i] = (uint32_t)v;
+        }
+    }
+}
+
+static inline void scatter(stitch__exec *x, const stitch__instr *in, uint8_t *to, const uint32_t *offset)
+{
+    for (uint32_t k = 0; k < in->vec; k++) {
+        uint8_t *d = to + k * in->size;
+        const void *s = stitch__operand(x, in->o[1 + k]);
+        size_t width = in->flags & STITCH__IN_WIDE || in->size == 8 ? 8 : 4;
+        if (in->size == 4 && width == 4)
+            for (int i = 0; i < 32; i++)
+                memcpy(d + offset[i], (const uint32_t *)s + i, 4);
+        else
+            for (int i = 0; i < 32; i++)
+                memcpy(d + offset[i], (const uint8_t *)s + (size_t)i * width, in->size);
+    }
+}
+
+static inline void collect(stitch__exec *x, const stitch__instr *in, uint8_t *to)
+{
+    if (in->vec == 1 && in->size == 4 && !(in->flags & STITCH__IN_WIDE)) {
+        memcpy(to, stitch__operand(x, in->o[1]), 128);
+        return;
+    }
+    size_t step = (size_t)in->size * in->vec;
+    for (uint32_t k = 0; k < in->vec; k++) {
+        uint8_t *d = to + k * in->size;
+        const uint8_t *s = stitch__operand(x, in->o[1 + k]);
+        size_t width = in->flags & STITCH__IN_WIDE || in->size == 8 ? 8 : 4;
+        if (in->size == 4 && width == 4)
+            for (int i = 0; i < 32; i++)
+                memcpy(d + (size_t)i * step, s + 4 * (size_t)i, 4);
+        else
+            for (int i = 0; i < 32; i++)
+                memcpy(d + (size_t)i * step, s + (size_t)i * width, in->size);
+    }
+}
+
+/* ---- written bytes ----------------------------------------------------------------------------------------------- */
+
+static inline bool bits_set(const uint64_t *bits, uint64_t at, uint64_t count)
+{
+    const uint64_t *w = bits + at / 64;
+    unsigned shift = at % 64;
+    while (count) {
+        uint64_t take = 64 - shift < count ? 64 - shift : count;
+        uint64_t mask = (take == 64 ? ~UINT64_C(0) : (UINT64_C(1) << take) - 1) << shift;
+        if ((*w & mask) != mask)
+            return false;
+        count -= take;
+        shift = 0;
+        w++;
+    }
+    return true;
+}
+
+static inline void set_bits(uint64_t *bits, uint64_t at, uint64_t count)
+{
+    uint64_t *w = bits + at / 64;
+    unsigned shift = at % 64;
+    while (count) {
+        uint64_t take = 64 - shift < count ? 64 - shift : count;
+        *w |= (take == 64 ? ~UINT64_C(0) : (UINT64_C(1) << take) - 1) << shift;
+        count -= take;
+        shift = 0;
+        w++;
+    }
+}
+
+/* Several host threads may write neighbouring bytes. */
+static inline void set_bits_shared(_Atomic(uint64_t) *bits, uint64_t at, uint64_t count)
+{
+    _Atomic(uint64_t) *w = bits + at / 64;
+    unsigned shift = at % 64;
+    while (count) {
+        uint64_t take = 64 - shift < count ? 64 - shift : count;
+        uint64_t mask = (take == 64 ? ~UINT64_C(0) : (UINT64_C(1) << take) - 1) << shift;
+        if ((atomic_load_explicit(w, memory_order_relaxed) & mask) != mask)
+            atomic_fetch_or_explicit(w, mask, memory_order_relaxed);
+        count -= take;
+        shift = 0;
+        w++;
+    }
+}
+
+/* ---- races: the cases without a conflict ------------------------------------------------------------------------- */
+
+/* Shared memory, granules [at, at + n) with lane of the first one `lane` and `each` granules a lane. False: look again.
+ */
+static inline bool shared_read_run(stitch__exec *x, uint32_t at, uint32_t n, uint32_t each, uint32_t pc)
+{
+    stitch__block *b = x->block;
+    const uint64_t *w = b->race.w + at;
+    uint64_t *r = b->race.r + at;
+    uint32_t *rpc = b->race.rpc + at;
+    uint64_t full = b->full, key = x->prefix | x->warp->clock, warp = (x->prefix >> STITCH__KEY_WARP_SHIFT) & 31,
+             bad = 0;
+    unsigned shift = each == 1 ? 0 : each == 2 ? 1 : each == 4 ? 2 : each == 8 ? 3 : 4;
+#if !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t e = w[i], lane = (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT;
+        bad |= (e & STITCH__KEY_CLOCK) >= full &&
+               (e >> STITCH__KEY_LANE_SHIFT) != ((key | lane) >> STITCH__KEY_LANE_SHIFT);
+    }
+    if (bad)
+        return false;
+#if !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t e = r[i], lane = (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT, mine = key | lane;
+        uint64_t live = (e & STITCH__KEY_CLOCK) >= full ? ~UINT64_C(0) : 0;
+        uint64_t same_warp = ((e >> STITCH__KEY_WARP_SHIFT) & 31) == warp ? ~UINT64_C(0) : 0;
+        uint64_t same_lane = ((e ^ mine) & (UINT64_C(31) << STITCH__KEY_LANE_SHIFT)) == 0 ? ~UINT64_C(0) : 0;
+        uint64_t flags = (e & STITCH__KEY_MULTIWARP) |
+                         (same_warp & ((e & STITCH__KEY_MULTILANE) | (~same_lane & STITCH__KEY_MULTILANE))) |
+                         (~same_warp & STITCH__KEY_MULTIWARP);
+        r[i] = mine | (live & flags);
+        rpc[i] = pc;
+    }
+    return true;
+}
+
+static inline bool shared_write_run(stitch__exec *x, uint32_t at, uint32_t n, uint32_t each, uint32_t pc)
+{
+    stitch__block *b = x->block;
+    uint64_t *w = b->race.w + at;
+    const uint64_t *r = b->race.r + at;
+    uint32_t *wpc = b->race.wpc + at;
+    uint64_t full = b->full, key = x->prefix | x->warp->clock, bad = 0;
+    unsigned shift = each == 1 ? 0 : each == 2 ? 1 : each == 4 ? 2 : each == 8 ? 3 : 4;
+#if !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t mine = (key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT) >> STITCH__KEY_LANE_SHIFT;
+        bad |= ((w[i] & STITCH__KEY_CLOCK) >= full && (w[i] >> STITCH__KEY_LANE_SHIFT) != mine) ||
+               ((r[i] & STITCH__KEY_CLOCK) >= full && (r[i] >> STITCH__KEY_LANE_SHIFT) != mine);
+    }
+    if (bad)
+        return false;
+#if !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (uint32_t i = 0; i < n; i++) {
+        w[i] = key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT;
+        wpc[i] = pc;
+    }
+    return true;
+}
+
+/* One read of a granule by one lane, or by all of them (`flags` MULTILANE). */
+static inline bool shared_read_one(stitch__exec *x, uint32_t g, uint64_t lane, uint64_t flags, uint32_t pc)
+{
+    stitch__block *b = x->block;
+    uint64_t mine = x->prefix | x->warp->clock | lane << STITCH__KEY_LANE_SHIFT, e = b->race.w[g], full = b->full;
+    if ((e & STITCH__KEY_CLOCK) >= full && (flags || (e >> STITCH__KEY_LANE_SHIFT) != (mine >> STITCH__KEY_LANE_SHIFT)))
+        return false;
+    e = b->race.r[g];
+    if ((e & STITCH__KEY_CLOCK) >= full && (e ^ mine) >> STITCH__KEY_LANE_SHIFT) {
+        flags |= e & STITCH__KEY_MULTIWARP;
+        if ((e ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
+            flags |= STITCH__KEY_MULTIWARP;
+        else
+            flags |= STITCH__KEY_MULTILANE;
+    }
+    b->race.r[g] = mine | flags;
+    b->race.rpc[g] = pc;
+    return true;
+}
+
+/* Global memory. Granules that nobody or only this thread touched need no thought; those that several blocks read need
+ * none for another read. */
+static inline bool global_read_run(stitch__exec *x, stitch__race *race, uint64_t at, uint32_t n, uint32_t each,
+                                   uint32_t pc)
+{
+    const uint64_t *w = race->w + at;
+    uint64_t *r = race->r + at;
+    uint32_t *rpc = race->rpc + at;
+    uint64_t key = x->prefix | x->warp->clock, bad = 0;
+    unsigned shift = each == 1 ? 0 : each == 2 ? 1 : each == 4 ? 2 : each == 8 ? 3 : 4;
+#if !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t mine = (key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT) >> STITCH__KEY_LANE_SHIFT;
+        bad |= (w[i] != 0 && (w[i] >> STITCH__KEY_LANE_SHIFT) != mine) ||
+               (r[i] != 0 && (r[i] >> STITCH__KEY_LANE_SHIFT) != mine && !(r[i] & STITCH__KEY_MULTIBLOCK));
+    }
+    if (bad)
+        return false;
+#if !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t e = r[i];
+        r[i] = e & STITCH__KEY_MULTIBLOCK ? e : key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT;
+        rpc[i] = e & STITCH__KEY_MULTIBLOCK ? rpc[i] : pc;
+    }
+    return true;
+}
+
+static inline bool global_write_run(stitch__exec *x, stitch__race *race, uint64_t at, uint32_t n, uint32_t each,
+                                    uint32_t pc)
+{
+    uint64_t *w = race->w + at;
+    const uint64_t *r = race->r + at;
+    uint32_t *wpc = race->wpc + at;
+    uint64_t key = x->prefix | x->warp->clock, bad = 0;
+    unsigned shift = each == 1 ? 0 : each == 2 ? 1 : each == 4 ? 2 : each == 8 ? 3 : 4;
+#if !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t mine = (key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT) >> STITCH__KEY_LANE_SHIFT;
+        bad |= (w[i] != 0 && (w[i] >> STITCH__KEY_LANE_SHIFT) != mine) ||
+               (r[i] != 0 && (r[i] >> STITCH__KEY_LANE_SHIFT) != mine);
+    }
+    if (bad)
+        return false;
+#if !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (uint32_t i = 0; i < n; i++) {
+        w[i] = key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT;
+        wpc[i] = pc;
+    }
+    return true;
+}
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+
+static void count_shared(stitch__mem_count *c, const uint32_t *offset, uint32_t bytes)
+{
+    uint32_t phases = bytes > 4 ? bytes / 4 : 1, lanes = 32 / phases, words = bytes > 4 ? bytes / 4 : 1;
+    for (uint32_t p = 0; p < phases; p++) {
+        int16_t head[32];
+        int16_t next[32];
+        uint32_t word[32], used = 0, worst = 0;
+        uint8_t depth[32] = {0};
+        memset(head, 0xff, sizeof(head));
+        for (uint32_t l = p * lanes; l < (p + 1) * lanes; l++)
+            for (uint32_t k = 0; k < words; k++) {
+                uint32_t a = (offset[l] >> 2) + k, bank = a & 31;
+                int16_t e = head[bank];
+                while (e >= 0 && word[e] != a)
+                    e = next[e];
+                if (e >= 0 || used == 32)
+                    continue;
+                word[used] = a;
+                next[used] = head[bank];
+                head[bank] = (int16_t)used++;
+                if (++depth[bank] > worst)
+                    worst = depth[bank];
+            }
+        c->units += worst;
+        c->ideal++;
+    }
+    c->requests++;
+    c->bytes += 32 * bytes;
+}
+
+static void count_global(stitch__mem_count *c, const uint64_t *address, uint32_t bytes)
+{
+    uint64_t seen[128];
+    uint32_t sectors = 0, distinct = 0;
+    uint64_t last = ~UINT64_C(0);
+    memset(seen, 0xff, sizeof(seen));
+    for (uint32_t l = 0; l < 32; l++) {
+        for (uint64_t s = address[l] >> 5; s <= (address[l] + bytes - 1) >> 5; s++) {
+            if (s == last)
+                continue;
+            last = s;
+            uint32_t h = (uint32_t)(s * UINT64_C(0x9e3779b97f4a7c15) >> 57);
+            while (seen[h] != ~UINT64_C(0) && seen[h] != s)
+                h = (h + 1) & 127;
+            if (seen[h] == s)
+                continue;
+            seen[h] = s;
+            sectors++;
+        }
+    }
+    memset(seen, 0xff, sizeof(seen));
+    for (uint32_t l = 0; l < 32; l++) {
+        uint32_t h = (uint32_t)(address[l] * UINT64_C(0x9e3779b97f4a7c15) >> 57);
+        while (seen[h] != ~UINT64_C(0) && seen[h] != address[l])
+            h = (h + 1) & 127;
+        distinct += seen[h] != address[l];
+        seen[h] = address[l];
+    }
+    c->units += sectors;
+    c->ideal += (distinct * bytes + 31) / 32;
+    c->requests++;
+    c->bytes += 32 * bytes;
+}
+
+static inline void count_run(stitch__mem_count *c, uint64_t address, uint32_t bytes, bool shared)
+{
+    c->requests++;
+    c->bytes += 32 * bytes;
+    if (shared) {
+        uint32_t n = bytes > 4 ? bytes / 4 : 1;
+        c->units += n;
+        c->ideal += n;
+    } else {
+        c->units += ((address + 32 * bytes - 1) >> 5) - (address >> 5) + 1;
+        c->ideal += bytes;
+    }
+}
+
+/* ---- shared memory ----------------------------------------------------------------------------------------------- */
+
+static inline bool shared_offsets(stitch__exec *x, const stitch__instr *in, const void *base, uint32_t *a,
+                                  uint32_t rank)
+{
+    uint32_t imm = (uint32_t)in->imm - (rank << 24);
+    if (in->flags & STITCH__IN_ADDR64) {
+        const uint64_t *p = base;
+        uint64_t high = 0;
+        EACH_LANE
+        {
+            a[i] = (uint32_t)p[i] + imm;
+            high |= p[i] >> 32;
+        }
+        return high == 0;
+    }
+    const uint32_t *p = base;
+    EACH_LANE a[i] = p[i] + imm;
+    (void)x;
+    return true;
+}
+
+static inline bool in_range(const uint32_t *a, uint32_t low, uint32_t high, uint32_t step)
+{
+    uint32_t bad = 0;
+    EACH_LANE bad |= (uint32_t)(a[i] - low > high - low) | (a[i] & (step - 1));
+    return bad == 0;
+}
+
+static bool fast_shared_load(stitch__exec *x, const stitch__instr *in)
+{
+    stitch__block *b = x->block;
+    uint32_t a[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in);
+    if (in->flags & STITCH__IN_VOLATILE || in->bytes_mask || b->shared_end < STITCH__SIM_SHARED_START + step ||
+        !shared_offsets(x, in, stitch__operand(x, in->o[4]), a, b->rank) ||
+        !in_range(a, STITCH__SIM_SHARED_START, b->shared_end - step, step))
+        return false;
+    int pattern = pattern32(a, step);
+    uint32_t shift = x->shared_shift, each = step >> shift;
+    if (pattern == PATTERN_LINEAR) {
+        if ((x->check_init && !bits_set(b->shared_init, a[0], 32 * step)) ||
+            (x->check_shared && !shared_read_run(x, a[0] >> shift, 32 * each, each, pc)))
+            return false;
+        if (x->counting)
+            count_run(&x->fc->mem[pc], 0, step, true);
+        spread(x->regs, in, b->shared + a[0], step);
+        return true;
+    }
+    if (pattern == PATTERN_EQUAL) {
+        if (x->check_init && !bits_set(b->shared_init, a[0], step))
+            return false;
+        if (x->check_shared)
+            for (uint32_t k = 0; k < each; k++)
+                if (!shared_read_one(x, (a[0] >> shift) + k, 0, STITCH__KEY_MULTILANE, pc))
+                    return false;
+        if (x->counting)
+            count_shared(&x->fc->mem[pc], a, step);
+        spread(x->regs, in, b->shared + a[0], 0);
+        return true;
+    }
+    if (x->check_init) {
+        uint64_t need = step == 64 ? ~UINT64_C(0) : (UINT64_C(1) << step) - 1, have = need;
+        for (int i = 0; i < 32; i++) /* an aligned element lies in one word of bits */
+            have &= b->shared_init[a[i] >> 6] >> (a[i] & 63);
+        if ((have & need) != need)
+            return false;
+    }
+    if (x->check_shared)
+        for (uint32_t i = 0; i < 32; i++)
+            for (uint32_t k = 0; k < each; k++)
+                if (!shared_read_one(x, (a[i] >> shift) + k, i, 0, pc))
+                    return false;
+    if (x->counting)
+        count_shared(&x->fc->mem[pc], a, step);
+    gather(x->regs, in, b->shared, a);
+    return true;
+}
+
+static bool fast_shared_store(stitch__exec *x, const stitch__instr *in)
+{
+    stitch__block *b = x->block;
+    uint32_t a[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in);
+    if (in->flags & STITCH__IN_VOLATILE || b->shared_end < STITCH__SIM_SHARED_START + step ||
+        !shared_offsets(x, in, stitch__operand(x, in->o[0]), a, b->rank) ||
+        !in_range(a, STITCH__SIM_SHARED_START, b->shared_end - step, step))
+        return false;
+    uint32_t shift = x->shared_shift, each = step >> shift;
+    if (pattern32(a, step) == PATTERN_LINEAR) {
+        if (x->check_shared && !shared_write_run(x, a[0] >> shift, 32 * each, each, pc))
+            return false;
+        if (x->check_init)
+            set_bits(b->shared_init, a[0], 32 * step);
+        if (x->counting)
+            count_run(&x->fc->mem[pc], 0, step, true);
+        collect(x, in, b->shared + a[0]);
+        return true;
+    }
+    if (x->check_shared) {
+        uint64_t key = x->prefix | x->warp->clock, full = b->full;
+        for (uint32_t i = 0; i < 32; i++)
+            for (uint32_t k = 0; k < each; k++) {
+                uint32_t g = (a[i] >> shift) + k;
+                uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, w = b->race.w[g], r = b->race.r[g];
+                if (((w & STITCH__KEY_CLOCK) >= full && (w ^ mine) >> STITCH__KEY_LANE_SHIFT) ||
+                    ((r & STITCH__KEY_CLOCK) >= full && (r ^ mine) >> STITCH__KEY_LANE_SHIFT))
+                    return false;
+                b->race.w[g] = mine;
+                b->race.wpc[g] = pc;
+            }
+    }
+    if (x->check_init)
+        for (int i = 0; i < 32; i++)
+            set_bits(b->shared_init, a[i], step);
+    if (x->counting)
+        count_shared(&x->fc->mem[pc], a, step);
+    scatter(x, in, b->shared, a);
+    return true;
+}
+
+/* ---- global memory ----------------------------------------------------------------------------------------------- */
+
+static inline stitch__sim_alloc *cached_alloc(stitch__exec *x, uint32_t pc, uint64_t address)
+{
+    stitch__sim_alloc *a = x->fc->alloc[pc];
+    if (a && address - a->base < a->size)
+        return a;
+    a = stitch__sim_memory_find(x->launch->memory, address);
+    if (a && !a->freed)
+        x->fc->alloc[pc] = a;
+    return a;
+}
+
+/* Absolute addresses; the allocation that holds all lanes, offsets in it. NULL: not so simple. */
+static inline stitch__sim_alloc *global_offsets(stitch__exec *x, const stitch__instr *in, const uint64_t *base,
+                                                uint64_t *a, uint32_t *offset, uint32_t step, uint32_t pc, int *pattern)
+{
+    uint64_t imm = (uint64_t)in->imm, bad = 0;
+    EACH_LANE a[i] = base[i] + imm;
+    if (a[0] < STITCH__SIM_GLOBAL_BASE)
+        return NULL;
+    stitch__sim_alloc *al = cached_alloc(x, pc, a[0]);
+    if (!al || al->freed || al->size < step || al->size > UINT32_MAX)
+        return NULL;
+    uint64_t start = al->base, last = al->size - step;
+    EACH_LANE
+    {
+        uint64_t off = a[i] - start;
+        bad |= (uint64_t)(off > last) | (a[i] & (step - 1));
+        offset[i] = (uint32_t)off;
+    }
+    if (bad)
+        return NULL;
+    *pattern = pattern64(a, step);
+    return al;
+}
+
+static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
+{
+    uint64_t a[32];
+    uint32_t offset[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in);
+    int pattern;
+    if (!(in->flags & STITCH__IN_ADDR64) || in->flags & STITCH__IN_VOLATILE || in->bytes_mask)
+        return false;
+    stitch__sim_alloc *al = global_offsets(x, in, stitch__operand(x, in->o[4]), a, offset, step, pc, &pattern);
+    if (!al)
+        return false;
+    const uint64_t *init = x->check_init ? (const uint64_t *)(const void *)al->init : NULL;
+    stitch__race *race = NULL;
+    uint32_t shift = x->global_shift, each = step >> shift;
+    if (x->check_global && !al->readonly) {
+        race = stitch__race_of(x, al);
+        if (!race)
+            return false;
+    }
+    if (pattern == PATTERN_LINEAR) {
+        if ((init && !bits_set(init, offset[0], 32 * step)) ||
+            (race && !global_read_run(x, race, offset[0] >> shift, 32 * each, each, pc)))
+            return false;
+        if (x->counting)
+            count_run(&x->fc->mem[pc], a[0], step, false);
+        spread(x->regs, in, al->host + offset[0], step);
+        return true;
+    }
+    if (init) {
+        uint64_t need = (UINT64_C(1) << step) - 1, have = need;
+        for (int i = 0; i < 32; i++)
+            have &= init[offset[i] >> 6] >> (offset[i] & 63);
+        if ((have & need) != need)
+            return false;
+    }
+    if (race) {
+        uint64_t key = x->prefix | x->warp->clock;
+        for (uint32_t i = 0; i < 32; i++)
+            for (uint32_t k = 0; k < each; k++) {
+                uint64_t g = (offset[i] >> shift) + k, mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT;
+                uint64_t w = race->w[g], r = race->r[g];
+                if (w != 0 && (w ^ mine) >> STITCH__KEY_LANE_SHIFT)
+                    return false;
+                if (r & STITCH__KEY_MULTIBLOCK)
+                    continue;
+                if (r != 0 && (r ^ mine) >> STITCH__KEY_LANE_SHIFT) {
+                    mine |= r & STITCH__KEY_MULTIWARP;
+                    mine |= (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT       ? STITCH__KEY_MULTIBLOCK
+                            : (r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31 ? STITCH__KEY_MULTIWARP
+                                                                        : STITCH__KEY_MULTILANE;
+                }
+                race->r[g] = mine;
+                race->rpc[g] = pc;
+            }
+    }
+    if (x->counting)
+        count_global(&x->fc->mem[pc], a, step);
+    if (pattern == PATTERN_EQUAL)
+        spread(x->regs, in, al->host + offset[0], 0);
+    else
+        gather(x->regs, in, al->host, offset);
+    return true;
+}
+
+static bool fast_global_store(stitch__exec *x, const stitch__instr *in)
+{
+    uint64_t a[32];
+    uint32_t offset[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in);
+    int pattern;
+    if (!(in->flags & STITCH__IN_ADDR64) || in->flags & STITCH__IN_VOLATILE)
+        return false;
+    stitch__sim_alloc *al = global_offsets(x, in, stitch__operand(x, in->o[0]), a, offset, step, pc, &pattern);
+    if (!al || al->readonly || pattern == PATTERN_EQUAL)
+        return false;
+    stitch__race *race = NULL;
+    uint32_t shift = x->global_shift, each = step >> shift;
+    if (x->check_global) {
+        race = stitch__race_of(x, al);
+        if (!race)
+            return false;
+    }
+    if (pattern == PATTERN_LINEAR) {
+        if (race && !global_write_run(x, race, offset[0] >> shift, 32 * each, each, pc))
+            return false;
+        if (al->init)
+            set_bits_shared(al->init, offset[0], 32 * step);
+        if (x->counting)
+            count_run(&x->fc->mem[pc], a[0], step, false);
+        collect(x, in, al->host + offset[0]);
+        return true;
+    }
+    if (race) {
+        uint64_t key = x->prefix | x->warp->clock;
+        for (uint32_t i = 0; i < 32; i++)
+            for (uint32_t k = 0; k < each; k++) {
+                uint64_t g = (offset[i] >> shift) + k, mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT;
+                if ((race->w[g] != 0 && (race->w[g] ^ mine) >> STITCH__KEY_LANE_SHIFT) ||
+                    (race->r[g] != 0 && (race->r[g] ^ mine) >> STITCH__KEY_LANE_SHIFT))
+                    return false;
+                race->w[g] = mine;
+                race->wpc[g] = pc;
+            }
+    }
+    if (al->init)
+        for (int i = 0; i < 32; i++)
+            set_bits_shared(al->init, offset[i], step);
+    if (x->counting)
+        count_global(&x->fc->mem[pc], a, step);
+    scatter(x, in, al->host, offset);
+    return true;
+}
+
+static inline bool fast_load(stitch__exec *x, const stitch__instr *in)
+{
+    if (in->space == STITCH__SIM_SHARED)
+        return fast_shared_load(x, in);
+    return (in->space == STITCH__SIM_GLOBAL || in->space == STITCH__SIM_GENERIC || in->space == STITCH__SIM_CONST) &&
+           fast_global_load(x, in);
+}
+
+static inline bool fast_store(stitch__exec *x, const stitch__instr *in)
+{
+    if (in->space == STITCH__SIM_SHARED)
+        return fast_shared_store(x, in);
+    return (in->space == STITCH__SIM_GLOBAL || in->space == STITCH__SIM_GENERIC) && fast_global_store(x, in);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+static inline uint32_t combine(uint8_t how, uint32_t a, uint32_t c)
+{
+    switch (how) {
+    case STITCH__BOOL_AND: return a & c;
+    case STITCH__BOOL_OR: return a | c;
+    case STITCH__BOOL_XOR: return a ^ c;
+    case STITCH__BOOL_NOT: return ~a;
+    default: return a;
+    }
+}
+
+static inline void put_pred(uint8_t *regs, uint32_t o, uint32_t value, uint32_t mask)
+{
+    uint32_t *d = (uint32_t *)(void *)(regs + o);
+    *d = (*d & ~mask) | (value & mask);
+}
+
+/* Elementwise instructions; `part`: only some lanes of the result may change. */
+static inline void run_lanes(stitch__exec *x, const stitch__instr *in, uint32_t m, bool part)
+{
+    uint64_t temp[32] __attribute__((aligned(64)));
+    void *real = x->regs + in->o[0], *d = part ? temp : real;
+    bool wide = in->o[0] < x->frame->f->base32;
+    switch (in->op) {
+    case STITCH__OP_LANES:
+        in->u.lanes(d, stitch__operand(x, in->o[1]), stitch__operand(x, in->o[2]), stitch__operand(x, in->o[3]));
+        break;
+    case STITCH__OP_MOV32: memcpy(d, stitch__operand(x, in->o[1]), 128); break;
+    case STITCH__OP_MOV64: memcpy(d, stitch__operand(x, in->o[1]), 256); break;
+    case STITCH__OP_SELP32: {
+        uint32_t p = *(const uint32_t *)(const void *)(x->regs + in->o[3]), *out = d;
+        const uint32_t *a = stitch__operand(x, in->o[1]), *b = stitch__operand(x, in->o[2]);
+        EACH_LANE out[i] = p >> i & 1 ? a[i] : b[i];
+        break;
+    }
+    default: {
+        uint32_t p = *(const uint32_t *)(const void *)(x->regs + in->o[3]);
+        uint64_t *out = d;
+        const uint64_t *a = stitch__operand(x, in->o[1]), *b = stitch__operand(x, in->o[2]);
+        EACH_LANE out[i] = p >> i & 1 ? a[i] : b[i];
+        break;
+    }
+    }
+    if (!part)
+        return;
+    if (wide)
+        blend64(real, temp, m);
+    else
+        blend32(real, (const uint32_t *)(const void *)temp, m);
+}
+
+static inline void run_setp(stitch__exec *x, const stitch__instr *in, uint32_t m)
+{
+    uint32_t hi = 0, r = in->u.cmp(stitch__operand(x, in->o[2]), stitch__operand(x, in->o[3]), &hi);
+    uint32_t c = *(const uint32_t *)(const void *)(x->regs + in->o[4]);
+    put_pred(x->regs, in->o[1], combine(in->sub, in->sub2 ? hi : ~r, c), m);
+    put_pred(x->regs, in->o[0], combine(in->sub, r, c), m);
+}
+
+void RUN_WARP(stitch__exec *x)
+{
+    stitch__frame *f;
+    const stitch__instr *code;
+    uint32_t pc, mask;
+    bool full;
+#define RELOAD()                                                                                                       \
+    do {                                                                                                               \
+        f = x->frame;                                                                                                  \
+        code = f->f->code;                                                                                             \
+        pc = f->pc;                                                                                                    \
+        mask = f->mask;                                                                                                \
+        full = f->count == 0;                                                                                          \
+    } while (0)
+    RELOAD();
+    for (;;) {
+        const stitch__instr *in = &code[pc];
+        uint32_t m = mask;
+        if (in->guard) {
+            uint32_t p = *(const uint32_t *)(const void *)(x->regs + in->guard);
+            m &= in->flags & STITCH__IN_GUARD_NOT ? ~p : p;
+            if (!m) {
+                pc++;
+                continue;
+            }
+        }
+        switch (in->op) {
+        case STITCH__OP_LANES:
+        case STITCH__OP_MOV32:
+        case STITCH__OP_MOV64:
+        case STITCH__OP_SELP32:
+        case STITCH__OP_SELP64:
+            run_lanes(x, in, m, !full || m != mask);
+            pc++;
+            continue;
+        case STITCH__OP_SETP:
+            run_setp(x, in, m);
+            pc++;
+            continue;
+        case STITCH__OP_PRED: {
+            uint32_t a = *(const uint32_t *)(const void *)(x->regs + in->o[1]);
+            uint32_t b = *(const uint32_t *)(const void *)(x->regs + in->o[2]);
+            put_pred(x->regs, in->o[0], combine(in->sub, a, b), m);
+            pc++;
+            continue;
+        }
+        case STITCH__OP_LOAD:
+            if (m == ALL && fast_load(x, in)) {
+                pc++;
+                continue;
+            }
+            break;
+        case STITCH__OP_STORE:
+            if (m == ALL && fast_store(x, in)) {
+                pc++;
+                continue;
+            }
+            break;
+        case STITCH__OP_BLOCK: {
+            if (pc >= f->next_pc || f->polls >= 64) {
+                f->pc = pc;
+                f->mask = mask;
+                if (stitch__next_split(x)) {
+                    RELOAD();
+                    continue;
+                }
+                RELOAD();
+            }
+            uint32_t n = (uint32_t)__builtin_popcount(mask);
+            x->executed += (uint64_t)in->imm;
+            x->lanes += (uint64_t)in->imm * n;
+            if (x->counting) {
+                x->fc->entered[in->slot]++;
+                x->fc->lanes[in->slot] += n;
+            }
+            if (--x->quantum < 0) {
+                f->pc = pc;
+                f->mask = mask;
+                return;
+            }
+            pc++;
+            continue;
+        }
+        case STITCH__OP_BRA: {
+            uint32_t target = (uint32_t)in->imm;
+            if (m == mask) {
+                pc = target;
+                continue;
+            }
+            if (x->counting)
+                x->fc->divergent[pc]++;
+            uint32_t rest = mask & ~m, behind = pc + 1;
+            if (target < behind) {
+                stitch__split_add(f, behind, rest, false);
+                pc = target;
+                mask = m;
+            } else {
+                stitch__split_add(f, target, m, false);
+                pc = behind;
+                mask = rest;
+            }
+            full = false;
+            continue;
+        }
+        case STITCH__OP_RET:
+        case STITCH__OP_EXIT:
+            f->pc = pc + 1;
+            f->mask = mask;
+            if (in->op == STITCH__OP_EXIT)
+                stitch__lanes_exit(x, m);
+            else
+                stitch__lanes_return(x, m);
+            if (x->kill || x->warp->state == STITCH__WARP_DONE || !x->frame->mask)
+                return;
+            RELOAD();
+            continue;
+        default: break;
+        }
+        f->pc = pc;
+        f->mask = mask;
+        switch (in->u.fn(x, in, m)) {
+        case STITCH__RUN_NEXT: pc++; continue;
+        case STITCH__RUN_PARK:
+            stitch__split_add(f, pc, m, true);
+            f->mask &= ~m;
+            f->pc = pc + 1;
+            if (!f->mask && !stitch__next_split(x))
+                return; /* every lane waits: the scheduler looks into it */
+            RELOAD();
+            continue;
+        case STITCH__RUN_FRAME: RELOAD(); continue;
+        case STITCH__RUN_RETRY:
+            if (m != mask) { /* lanes that the guard lets pass go on by themselves */
+                stitch__split_add(f, pc + 1, mask & ~m, false);
+                f->mask = m;
+            }
+            return;
+        case STITCH__RUN_WAIT: f->pc = pc + 1; return;
+        default: return;
+        }
+    }
+#undef RELOAD
+}

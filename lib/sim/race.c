@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who touched which memory without a barrier between.
+ *
+ * For every granule (the smallest access that the kernel makes, 1 to 4 bytes) two keys are kept, of the last write and
+ * of a read: block, warp, lane and block time. A block's time goes up at every synchronisation; `full` is its value at
+ * the last barrier of all threads. An earlier access is ordered before the present one if it was made
+ *   - by the same thread, or before the block's last full barrier,
+ *   - by the same warp before its last __syncwarp(),
+ *   - by another warp before a time that the present warp has seen (barriers of some threads, mbarriers, fences with
+ *     atomics),
+ *   - by another block that released it (a fence of device scope) while the present block has acquired since.
+ * The last rule is generous: which flag was read is not looked at. That can miss a race, but reports none that is not.
+ * MULTILANE, MULTIWARP and MULTIBLOCK say that more threads than the one in the key have read the granule.
+ */
+#include "sim/exec.h"
+#include "sim/job.h"
+
+bool stitch__race_open(stitch__exec *x, stitch__block *b)
+{
+    size_t n = ((size_t)b->shared_end >> x->shared_shift) + 64;
+    b->race.w = stitch__calloc(NULL, n, 24);
+    if (!b->race.w)
+        return false;
+    b->race.r = b->race.w + n;
+    b->race.wpc = (uint32_t *)(void *)(b->race.r + n);
+    b->race.rpc = b->race.wpc + n;
+    return true;
+}
+
+/* The record of an allocation in this launch; made at the first access. NULL: no memory for it. */
+stitch__race *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
+{
+    stitch__job *j = x->job;
+    if (__atomic_load_n(&a->race_launch, __ATOMIC_ACQUIRE) == j->number)
+        return a->race;
+    pthread_mutex_lock(&j->lock);
+    if (a->race_launch != j->number &&
+        stitch__grow(j->ctx, &j->touched, &j->touched_cap, j->touched_count + 1, sizeof(*j->touched)) == STITCH_OK) {
+        j->touched[j->touched_count++] = a;
+        size_t n = (size_t)(a->size >> x->global_shift) + 64, bytes = sizeof(stitch__race) + 64 + n * 24;
+        if (a->race_bytes == bytes && bytes < (1u << 20)) {
+            memset(a->race, 0, bytes);
+        } else { /* fresh pages are zero and cost nothing until they are touched */
+            free(a->race);
+            a->race = calloc(1, bytes);
+            a->race_bytes = a->race ? bytes : 0;
+        }
+        if (a->race) {
+            stitch__race *r = a->race;
+            r->w = (uint64_t *)(void *)(((uintptr_t)(r + 1) + 63) & ~(uintptr_t)63);
+            r->r = r->w + n;
+            r->wpc = (uint32_t *)(void *)(r->r + n);
+            r->rpc = r->wpc + n;
+        }
+        __atomic_store_n(&a->race_launch, j->number, __ATOMIC_RELEASE);
+    }
+    stitch__race *race = a->race_launch == j->number ? a->race : NULL;
+    pthread_mutex_unlock(&j->lock);
+    return race;
+}
+
+/* ---- time -------------------------------------------------------------------------------------------------------- */
+
+static uint32_t tick(stitch__block *b)
+{
+    return ++b->time;
+}
+
+void stitch__time_warp(stitch__exec *x)
+{
+    x->warp->clock = tick(x->block);
+}
+
+void stitch__time_release(stitch__exec *x, bool others)
+{
+    stitch__block *b = x->block;
+    uint32_t now = tick(b);
+    b->released[x->warp->index] = now;
+    x->warp->clock = now;
+    if (others && x->talks)
+        stitch__job_release(x, now);
+}
+
+void stitch__time_acquire(stitch__exec *x, bool others)
+{
+    stitch__block *b = x->block;
+    for (uint32_t w = 0; w < b->warp_count; w++)
+        if (b->released[w] > b->seen[x->warp->index][w])
+            b->seen[x->warp->index][w] = b->released[w];
+    if (others)
+        b->acquired = 1;
+}
+
+/* ---- shared memory ----------------------------------------------------------------------------------------------- */
+
+static uint64_t key_of(const stitch__exec *x, uint32_t lane)
+{
+    return x->prefix | x->warp->clock | (uint64_t)lane << STITCH__KEY_LANE_SHIFT;
+}
+
+/* Whether what `e` tells of is ordered before the running warp's lane `lane`, both in one block. `several`: e is a read
+ * that stands for others too. */
+static bool ordered(const stitch__exec *x, uint64_t e, uint32_t lane)
+{
+    const stitch__block *b = x->block;
+    uint32_t clock = (uint32_t)(e & STITCH__KEY_CLOCK), warp = (uint32_t)(e >> STITCH__KEY_WARP_SHIFT) & 31;
+    if (clock < b->full)
+        return true;
+    if (warp != x->warp->index)
+        return clock < b->seen[x->warp->index][warp];
+    if (e & STITCH__KEY_MULTIWARP && !b->partial)
+        return false;
+    return clock < x->warp->clock || (!(e & STITCH__KEY_MULTILANE) && ((e >> STITCH__KEY_LANE_SHIFT) & 31) == lane);
+}
+
+void stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block *owner, uint32_t lane, uint32_t offset,
+                         uint32_t size, bool write, bool atomic)
+{
+    if (owner != x->block || !owner->race.w)
+        return; /* other blocks of a cluster: cluster barriers are not followed */
+    uint64_t mine = key_of(x, lane) | (atomic ? STITCH__KEY_ATOMIC : 0);
+    uint32_t pc = stitch__pc(x, in), from = offset >> x->shared_shift, to = (offset + size - 1) >> x->shared_shift;
+    for (uint32_t g = from; g <= to; g++) {
+        uint64_t w = owner->race.w[g], r = owner->race.r[g];
+        bool both = atomic && w & STITCH__KEY_ATOMIC;
+        if (w && !both && !ordered(x, w, lane))
+            stitch__report_race(x, STITCH__SIM_SHARED_RACE, in, lane, write, STITCH__SIM_SHARED, offset, size, NULL, w,
+                                owner->race.wpc[g], true);
+        else if (write && r && !(atomic && r & STITCH__KEY_ATOMIC) && !ordered(x, r, lane))
+            stitch__report_race(x, STITCH__SIM_SHARED_RACE, in, lane, write, STITCH__SIM_SHARED, offset, size, NULL, r,
+                                owner->race.rpc[g], false);
+        if (write) {
+            owner->race.w[g] = mine;
+            owner->race.wpc[g] = pc;
+        } else {
+            uint64_t flags = 0;
+            if ((r & STITCH__KEY_CLOCK) >= owner->full && ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 0x3ff)) {
+                flags = r & STITCH__KEY_MULTIWARP;
+                flags |= ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31) ? STITCH__KEY_MULTIWARP : STITCH__KEY_MULTILANE;
+            } else if ((r & STITCH__KEY_CLOCK) >= owner->full) {
+                flags = r & (STITCH__KEY_MULTIWARP | STITCH__KEY_MULTILANE);
+            }
+            owner->race.r[g] = mine | flags;
+            owner->race.rpc[g] = pc;
+        }
+    }
+}
+
+/* ---- global memory ----------------------------------------------------------------------------------------------- */
+
+static bool ordered_global(const stitch__exec *x, uint64_t e, uint32_t lane, bool read)
+{
+    uint32_t block = (uint32_t)(e >> STITCH__KEY_BLOCK_SHIFT);
+    if (block == x->block->seq) {
+        if (read && e & STITCH__KEY_MULTIBLOCK && !x->talks)
+            return false;
+        return ordered(x, e, lane);
+    }
+    if (!x->talks || !x->block->acquired)
+        return false;
+    return (e & STITCH__KEY_CLOCK) < stitch__job_released(x, block);
+}
+
+void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_alloc *a, uint32_t lane, uint64_t offset,
+                         uint32_t size, bool write, bool atomic, const void *new_value)
+{
+    stitch__race *race = a->readonly ? NULL : stitch__race_of(x, a);
+    if (!race)
+        return;
+    uint64_t mine = key_of(x, lane) | (atomic ? STITCH__KEY_ATOMIC : 0);
+    uint64_t from = offset >> x->global_shift, to = (offset + size - 1) >> x->global_shift;
+    uint32_t pc = stitch__pc(x, in);
+    bool same = write && new_value && memcmp(a->host + offset, new_value, size) == 0;
+    for (uint64_t g = from; g <= to; g++) {
+        uint64_t w = race->w[g], r = race->r[g];
+        bool both = atomic && w & STITCH__KEY_ATOMIC;
+        if (w && !both && !(write && same) && !ordered_global(x, w, lane, false))
+            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size,
+                                a, w, race->wpc[g], true);
+        else if (write && r && !same && !(atomic && r & STITCH__KEY_ATOMIC) && !ordered_global(x, r, lane, true))
+            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size,
+                                a, r, race->rpc[g], false);
+        if (write) {
+            race->w[g] = mine;
+            race->wpc[g] = pc;
+            continue;
+        }
+        uint64_t flags = 0;
+        if (r && (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT) {
+            if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
+                continue;
+            flags = STITCH__KEY_MULTIBLOCK;
+        } else if (r && (r & STITCH__KEY_CLOCK) >= x->block->full) {
+            flags = r & (STITCH__KEY_MULTIWARP | STITCH__KEY_MULTILANE | STITCH__KEY_MULTIBLOCK);
+            if ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
+                flags |= STITCH__KEY_MULTIWARP;
+            else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31)
+                flags |= STITCH__KEY_MULTILANE;
+        } else {
+            flags = r & STITCH__KEY_MULTIBLOCK;
+        }
+        race->r[g] = mine | flags;
+        race->rpc[g] = pc;
+    }
+}
