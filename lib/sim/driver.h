@@ -177,6 +177,7 @@ struct stitch__drv_context {
     size_t limits[STITCH__DRV_LIMITS];
     stitch__sim_options options;
     stitch__sim_reports *reports; /* collected so far; NULL: nothing yet */
+    bool reports_lost;            /* memory ran out while they were collected */
     uint64_t launches;
 };
 

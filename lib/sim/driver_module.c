@@ -81,10 +81,11 @@ static CUresult check_image(const stitch__drv_context *ctx, const char *image, i
 
 static CUresult load_variables(stitch__drv_context *ctx, stitch__drv_module *m)
 {
-    m->variable_count = stitch__sim_module_variable_count(m->core);
-    m->addresses = stitch__calloc(NULL, m->variable_count + 1, sizeof(*m->addresses));
+    size_t count = stitch__sim_module_variable_count(m->core);
+    m->addresses = stitch__calloc(NULL, count + 1, sizeof(*m->addresses));
     if (!m->addresses)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    m->variable_count = count;
     for (size_t i = 0; i < m->variable_count; i++) {
         const stitch__sim_variable *v = stitch__sim_module_variable(m->core, i);
         stitch__sim_alloc *a;
@@ -106,10 +107,11 @@ static CUresult load_variables(stitch__drv_context *ctx, stitch__drv_module *m)
 
 static CUresult load_functions(stitch__drv_context *ctx, stitch__drv_module *m)
 {
-    m->function_count = stitch__sim_module_function_count(m->core);
-    m->functions = stitch__calloc(NULL, m->function_count + 1, sizeof(*m->functions));
+    size_t count = stitch__sim_module_function_count(m->core);
+    m->functions = stitch__calloc(NULL, count + 1, sizeof(*m->functions));
     if (!m->functions)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    m->function_count = count;
     for (size_t i = 0; i < m->function_count; i++) {
         stitch__drv_function *f = stitch__drv_new(sizeof(*f), STITCH__DRV_FUNCTION, ctx, destroy_function);
         if (!f)

@@ -37,8 +37,10 @@ static stitch__sim_kernel_report *record_of(stitch__drv_context *ctx, stitch__dr
     collected *c = (collected *)ctx->reports;
     if (!c) {
         c = stitch__calloc(NULL, 1, sizeof(*c));
-        if (!c)
+        if (!c) {
+            ctx->reports_lost = true;
             return NULL;
+        }
         ctx->reports = &c->pub;
     }
     for (size_t i = 0; i < c->pub.count; i++) {
@@ -47,7 +49,7 @@ static stitch__sim_kernel_report *record_of(stitch__drv_context *ctx, stitch__dr
     }
     if (stitch__grow(NULL, &c->pub.kernels, &c->cap, c->pub.count + 1, sizeof(*c->pub.kernels)) ||
         stitch__grow(NULL, &c->functions, &c->function_cap, c->pub.count + 1, sizeof(*c->functions))) {
-        c->pub.incomplete = true;
+        ctx->reports_lost = true;
         return NULL;
     }
     size_t i = c->pub.count++;
@@ -179,7 +181,7 @@ void stitch__drv_report_launch(stitch__drv_context *ctx, const stitch__drv_kerne
         add_report(ctx, k, &result->reports[i]);
     k->reports_dropped += result->reports_dropped;
     if (!add_counters(&k->counters, &result->counters))
-        ctx->reports->incomplete = true;
+        ctx->reports_lost = true;
     k->warp_instructions += result->warp_instructions;
     k->lane_instructions += result->lane_instructions;
 }
@@ -201,8 +203,11 @@ CUresult CUDAAPI SIM(stitchSimTakeReports)(stitch__sim_reports **out)
     }
     *out = ctx->reports;
     ctx->reports = NULL;
-    if (*out)
+    if (*out) {
         (*out)->launches = ctx->launches;
+        (*out)->incomplete = ctx->reports_lost;
+        ctx->reports_lost = false;
+    }
     stitch__drv_leave(ctx);
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -47,15 +47,17 @@ static char *ptx;
 static CUcontext context;
 static CUmodule module;
 
-/* A context of its own for a test, with the module loaded. What an earlier test left, after a failure too, is destroyed. */
+/* A context of its own for a test, with the module loaded. What an earlier test left, after a failure too, is
+ * destroyed. */
 __attribute__((unused)) static void begin(void)
 {
     stitch_error *err = NULL;
+    size_t length;
     if (!cu.cuInit)
         load_table();
     OK(cu.cuInit(0));
     if (!ptx)
-        CHECK_OK(stitch__file_read(NULL, STITCH_TEST_DATA "/driver.ptx", 0, &ptx, NULL, &err));
+        CHECK_OK(stitch__file_read(NULL, STITCH_TEST_DATA "/driver.ptx", 0, &ptx, &length, &err));
     CUcontext left;
     while (cu.cuCtxPopCurrent_v2(&left) == CUDA_SUCCESS) {
     }
