@@ -2,6 +2,8 @@
  *
  * Compiling with the real NVRTC, which needs no GPU. Skipped where there is none.
  */
+#include <ftw.h>
+#include <limits.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -441,6 +443,106 @@ TEST(spills)
     stitch_context_free(ctx);
 }
 
+/* ---- memory that runs out ---- */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+typedef struct counter {
+    pthread_mutex_t lock;
+    long left; /* allocations until one fails; then all do */
+    long live;
+} counter;
+
+static bool spend(counter *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool there = c->left-- > 0;
+    c->live += there;
+    pthread_mutex_unlock(&c->lock);
+    return there;
+}
+
+static void *some_alloc(size_t size, void *userdata)
+{
+    return spend(userdata) ? malloc(size) : NULL;
+}
+
+static void *some_realloc(void *ptr, size_t size, void *userdata)
+{
+    counter *c = userdata;
+    if (!spend(c))
+        return NULL;
+    c->live--;
+    return realloc(ptr, size);
+}
+
+static void some_free(void *ptr, void *userdata)
+{
+    counter *c = userdata;
+    pthread_mutex_lock(&c->lock);
+    c->live--;
+    pthread_mutex_unlock(&c->lock);
+    free(ptr);
+}
+
+/* Returns whether everything went well with that many allocations. */
+static bool with_allocations(long count, const char *source, const char *cache, int want)
+{
+    counter c = {.left = count};
+    stitch_allocator allocator = {sizeof(allocator), some_alloc, some_realloc, some_free, &c};
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_context *ctx = NULL;
+    stitch_image *image = NULL;
+    stitch_error *err = NULL;
+    char *json = NULL;
+    pthread_mutex_init(&c.lock, NULL);
+    o.device = "none";
+    o.cache_dir = cache;
+    o.allocator = &allocator;
+    int rc = stitch_context_new(&ctx, &o, &err);
+    if (rc == STITCH_OK)
+        rc = compile(ctx, source, "sm_80", NULL, 0, 1, &image, &err);
+    bool done = rc == want;
+    if (done && want == STITCH_OK)
+        CHECK_INT(stitch_image_kernel_count(image), 1);
+    if (!done && rc != STITCH_E_NOMEM && rc != STITCH_E_NO_LIBRARY)
+        FAIL("after %ld allocations: %s: %s", count, stitch_status_name(rc), stitch_error_message(err));
+    if (ctx && count % 16 == 0)
+        stitch_doctor(ctx, &json, NULL);
+    stitch_free(json);
+    stitch_error_free(err);
+    stitch_image_free(image);
+    stitch_context_free(ctx);
+    CHECK_INT(c.live, 0);
+    pthread_mutex_destroy(&c.lock);
+    return done;
+}
+
+TEST(allocations_that_fail)
+{
+    char folder[] = "/tmp/stitch-alloc-XXXXXX";
+    stitch_context_free(new_context());
+    CHECK(mkdtemp(folder) != NULL);
+    const struct {
+        const char *source, *cache;
+        int want;
+    } rows[] = {{"__global__ void k(float *x) { x[0] = 1; }", "", STITCH_OK},
+                {"__global__ void k(float *x) { x[0] = y; }", "", STITCH_E_COMPILE},
+                {"#include \"/etc/passwd\"", "", STITCH_E_COMPILE},
+                {"__global__ void k(float *x) { x[0] = 1; }", folder, STITCH_OK}};
+    CHECK(with_allocations(LONG_MAX, rows[0].source, folder, STITCH_OK)); /* fills the cache */
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        long n = 0;
+        while (!with_allocations(n, rows[i].source, rows[i].cache, rows[i].want) && n < 5000)
+            n++;
+        CHECK(n > 20 && n < 5000);
+    }
+    CHECK_INT(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 TEST_MAIN(RUN(kernels_and_their_parameters), RUN(saved_and_restored), RUN(errors_have_lines), RUN(headers_of_habit),
           RUN(cuda_headers), RUN(bad_arguments), RUN(threads), RUN(damaged_images), RUN(large_parameters_and_clusters),
-          RUN(spills))
+          RUN(spills), RUN(allocations_that_fail))
