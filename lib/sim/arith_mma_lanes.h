@@ -38,35 +38,31 @@ void LANES_NAME(stitch__mma_split)(stitch__mma_terms *t, unsigned type, const vo
 
 /* 8 columns as one vector: loops of 8 are unrolled before the compiler looks for vector code. */
 typedef int32_t mma_v8 __attribute__((vector_size(32)));
-typedef float mma_f8 __attribute__((vector_size(32)));
+typedef float mma_f8 __attribute__((vector_size(32), aligned(4), may_alias));
 
-/* By pointer: passing such vectors by value depends on the processor that is compiled for. */
-INLINE void mma_load(mma_v8 *out, const int32_t *p)
-{
-    memcpy(out, p, sizeof(*out));
-}
-
-INLINE void mma_max(mma_v8 *a, const mma_v8 *b)
-{
-    mma_v8 m = *a > *b;
-    *a = (*a & m) | (*b & ~m);
-}
-
+/* Macros, not functions: how such vectors are passed depends on the processor that is compiled for. */
+/* A read of 8 numbers anywhere: a copy would go through memory in halves and stall. */
+typedef int32_t mma_any8 __attribute__((vector_size(32), aligned(4), may_alias));
+#define MMA_LOAD(p) (*(const mma_any8 *)(p))
+#define MMA_MAX(a, b)                                                                                                  \
+    do {                                                                                                               \
+        mma_v8 greater = (a) > (b);                                                                                    \
+        (a) = ((a)&greater) | ((b) & ~greater);                                                                        \
+    } while (0)
 /* Adds x 2^up 2^(exponent - top), cut toward zero. */
-INLINE void mma_add_aligned(mma_v8 *sum, const mma_v8 *x, int up, const mma_v8 *top, const mma_v8 *exponent)
-{
-    mma_v8 down = *top - *exponent, sign = *x >> 31, m = down > 31;
-    down = (down & ~m) | (31 & m);
-    *sum += (((((*x ^ sign) - sign) << up) >> down) ^ sign) - sign;
-}
+#define MMA_ADD_ALIGNED(sum, x, up, top, exponent)                                                                     \
+    do {                                                                                                               \
+        mma_v8 down = (top) - (exponent), sign = (x) >> 31, far = down > 31;                                           \
+        down = (down & ~far) | (31 & far);                                                                             \
+        (sum) += ((((((x) ^ sign) - sign) << (up)) >> down) ^ sign) - sign;                                            \
+    } while (0)
 
 /* The aligned sum of products and addend for 8 columns, then the rounding. The products' own fraction bits subtracted
  * from STITCH__MMA_FRACTION are `up`: how far they move left when they have the largest exponent. */
 void LANES_NAME(stitch__mma_row)(const stitch__mma_row *r, uint32_t *out)
 {
     enum { N = STITCH__MMA_COLUMNS };
-    mma_v8 product[STITCH__MMA_STEP], exponent[STITCH__MMA_STEP], c;
-    mma_load(&c, (const int32_t *)r->addend);
+    mma_v8 product[STITCH__MMA_STEP], exponent[STITCH__MMA_STEP], c = MMA_LOAD(r->addend);
     mma_v8 e = c >> 23 & 255, m = c & 0x7fffff, normal = e != 0;
     m |= normal & 0x800000;
     mma_v8 addend = (m ^ (c >> 31)) - (c >> 31), zero = m == 0;
@@ -74,27 +70,28 @@ void LANES_NAME(stitch__mma_row)(const stitch__mma_row *r, uint32_t *out)
            top = addend_exponent;
     for (unsigned i = 0; i < r->count; i++) {
         unsigned k = r->order ? r->order[i] : i;
-        mma_load(&product[i], r->sb + k * N);
-        mma_load(&exponent[i], r->eb + k * N);
-        product[i] *= r->sa[k];
-        exponent[i] += r->ea[k];
-        mma_max(&top, &exponent[i]);
+        mma_v8 x = MMA_LOAD(r->eb + k * N) + r->ea[k];
+        product[i] = MMA_LOAD(r->sb + k * N) * r->sa[k];
+        exponent[i] = x;
+        MMA_MAX(top, x);
     }
     /* 8 terms below 2^27 and an addend below 2^26 fit in 32 bits. */
-    mma_v8 sum[2] = {{0}, {0}};
-    mma_add_aligned(&sum[0], &addend, STITCH__MMA_FRACTION - 23, &top, &addend_exponent);
+    mma_v8 low = {0}, high = {0};
+    int up = r->up;
+    MMA_ADD_ALIGNED(low, addend, STITCH__MMA_FRACTION - 23, top, addend_exponent);
     unsigned i = 0;
     for (; i < r->count && i < 8; i++)
-        mma_add_aligned(&sum[0], &product[i], r->up, &top, &exponent[i]);
+        MMA_ADD_ALIGNED(low, product[i], up, top, exponent[i]);
     for (; i < r->count; i++)
-        mma_add_aligned(&sum[1], &product[i], r->up, &top, &exponent[i]);
-    int32_t half[2][N], high[N];
-    memcpy(half, sum, sizeof(half));
-    memcpy(high, &top, sizeof(high));
+        MMA_ADD_ALIGNED(high, product[i], up, top, exponent[i]);
+    int32_t half[2][N], highest[N];
+    memcpy(half[0], &low, sizeof(low));
+    memcpy(half[1], &high, sizeof(high));
+    memcpy(highest, &top, sizeof(top));
     double s[N];
     VECTOR_LOOP for (int j = 0; j < N; j++)
     {
-        int32_t biased = high[j] - STITCH__MMA_FRACTION + 1023;
+        int32_t biased = highest[j] - STITCH__MMA_FRACTION + 1023;
         biased = biased < 1 ? 1 : biased; /* only zeros: the sum is zero */
         s[j] = ((double)half[0][j] + (double)half[1][j]) * as_f64((uint64_t)(uint32_t)biased << 52);
     }
@@ -115,13 +112,10 @@ void LANES_NAME(stitch__mma_row)(const stitch__mma_row *r, uint32_t *out)
 /* part += a[k] b[k][] in order of k: with exact products this is a chain of FMAs. */
 void LANES_NAME(stitch__mma_fast_row)(float *part, const float *a, const float *b, unsigned count)
 {
-    mma_f8 sum, row;
-    memcpy(&sum, part, sizeof(sum));
-    for (unsigned k = 0; k < count; k++) {
-        memcpy(&row, b + k * STITCH__MMA_COLUMNS, sizeof(row));
-        sum += row * a[k];
-    }
-    memcpy(part, &sum, sizeof(sum));
+    mma_f8 sum = *(const mma_f8 *)part;
+    for (unsigned k = 0; k < count; k++)
+        sum += *(const mma_f8 *)(b + k * STITCH__MMA_COLUMNS) * a[k];
+    *(mma_f8 *)part = sum;
 }
 
 INLINE uint32_t widen_e4m3(uint32_t x)
