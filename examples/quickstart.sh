@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 stitch_setup
 stitch_build
 
-if build/examples/stitch doctor --json | grep -q '"name":"gpu","status":"ok"'; then
+if build/examples/stitch doctor --json | grep -q '"name":"driver","status":"ok"'; then
     task=gpt_block
 else
     task=swiglu_mlp

@@ -43,13 +43,13 @@ typedef struct cli {
     cli_options o;
     stitch_context *ctx;
     stitch_cancel *cancel;
-    bool terminal;       /* stderr is a terminal: live line */
-    bool line_open;      /* the live line has text */
+    bool terminal;  /* stderr is a terminal: live line */
+    bool line_open; /* the live line has text */
     int64_t started_ns;
     /* what the live line shows */
     int attempt, attempts;
     char what[64];
-    size_t characters;   /* of the reply that is arriving */
+    size_t characters; /* of the reply that is arriving */
     int64_t tokens;
     double best;
 } cli;
@@ -59,9 +59,10 @@ int cli_parse(cli_options *o, int argc, char **argv);
 
 /* ui.c */
 int64_t cli_now_ns(void);
-void cli_live(cli *c);                     /* redraws the live line */
-void cli_clear(cli *c);                    /* takes it away before other output */
-void cli_say(cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* a line for people, on stderr unless quiet */
+void cli_live(cli *c);  /* redraws the live line */
+void cli_clear(cli *c); /* takes it away before other output */
+void cli_say(cli *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3))); /* a line for people, on stderr unless quiet */
 void cli_emit(cli *c, json_t *event);      /* --json: a line on stdout; takes the reference */
 int cli_fail(cli *c, const char *what, int status, stitch_error *err); /* prints, frees err, gives the exit code */
 void cli_on_token(size_t request, int reasoning, const char *text, size_t len, void *userdata);

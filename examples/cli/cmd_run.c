@@ -103,7 +103,8 @@ static int make_plan(run *r)
     r->plans++;
     r->policy.subtasks = (int32_t)stitch_plan_subtask_count(plan);
     cli_say(r->c, "plan %d: %zu sub-tasks. %s", r->plans, stitch_plan_subtask_count(plan), stitch_plan_strategy(plan));
-    cli_emit(r->c, json_pack("{s:s, s:i, s:o}", "event", "plan", "number", (int)r->plans, "plan", json_loads(stitch_plan_json(plan), 0, NULL)));
+    cli_emit(r->c, json_pack("{s:s, s:i, s:o}", "event", "plan", "number", (int)r->plans, "plan",
+                             json_loads(stitch_plan_json(plan), 0, NULL)));
     return 0;
 }
 
@@ -132,14 +133,16 @@ static void announce(run *r, const stitch_attempt *a, const stitch_candidate *ca
     if (*notice)
         cli_say(c, "attempt %d: note: %s", number, notice);
     if (a->failed_stage)
-        cli_say(c, "attempt %d (%s): failed in stage %s: %s", number, stitch_action_name(a->action), stitch_stage_name(a->failed_stage), message);
+        cli_say(c, "attempt %d (%s): failed in stage %s: %s", number, stitch_action_name(a->action),
+                stitch_stage_name(a->failed_stage), message);
     else if (a->speedup > 0)
-        cli_say(c, "attempt %d (%s): correct, %.1f us, %.2fx", number, stitch_action_name(a->action), a->median_us, a->speedup);
+        cli_say(c, "attempt %d (%s): correct, %.1f us, %.2fx", number, stitch_action_name(a->action), a->median_us,
+                a->speedup);
     else
         cli_say(c, "attempt %d (%s): correct, not timed", number, stitch_action_name(a->action));
-    cli_emit(c, json_pack("{s:s, s:i, s:s, s:i, s:i, s:s, s:o}", "event", "attempt", "number", number, "action", stitch_action_name(a->action),
-                          "plan", (int)a->plan + 1, "base", (int)a->base + 1, "notice", notice, "report",
-                          json_loads(stitch_report_json(report), 0, NULL)));
+    cli_emit(c, json_pack("{s:s, s:i, s:s, s:i, s:i, s:s, s:o}", "event", "attempt", "number", number, "action",
+                          stitch_action_name(a->action), "plan", (int)a->plan + 1, "base", (int)a->base + 1, "notice",
+                          notice, "report", json_loads(stitch_report_json(report), 0, NULL)));
     if (c->o.attempts_dir) {
         keep_file(c, number, "reply.md", stitch_candidate_reply(candidate));
         keep_file(c, number, "report.json", stitch_report_json(report));
@@ -280,19 +283,22 @@ static int finish(run *r, int code)
         median = r->h.attempts[r->h.best].median_us;
         if (!path && snprintf(name, sizeof(name), "%s.stitch", stitch_task_name(r->task)) < (int)sizeof(name))
             path = name;
-        int rc = path ? stitch_program_save(stitch_candidate_program(r->h.candidates[r->h.best]), path, &err) : STITCH_E_INVALID;
+        int rc = path ? stitch_program_save(stitch_candidate_program(r->h.candidates[r->h.best]), path, &err)
+                      : STITCH_E_INVALID;
         if (rc)
             code = cli_fail(c, "save", rc, err);
         else
-            cli_say(c, "%s\nsaved %s: attempt %d, %.2fx", stitch_report_text(r->h.reports[r->h.best]), path, (int)r->h.best + 1, speedup);
+            cli_say(c, "%s\nsaved %s: attempt %d, %.2fx", stitch_report_text(r->h.reports[r->h.best]), path,
+                    (int)r->h.best + 1, speedup);
     } else {
         cli_say(c, "no correct program in %zu attempts", r->h.count);
     }
     if (code == 0 && (r->h.best < 0 || (c->o.target > 0 && speedup < c->o.target)))
         code = EXIT_NOT_CORRECT;
-    cli_emit(c, json_pack("{s:s, s:i, s:i, s:f, s:f, s:I, s:f, s:s?, s:i}", "event", "result", "attempts", (int)r->h.count, "best",
-                          (int)r->h.best + 1, "speedup", speedup, "median_us", median, "tokens", (json_int_t)tokens, "cost", cost, "saved",
-                          r->h.best >= 0 ? path : NULL, "exit", code));
+    cli_emit(c,
+             json_pack("{s:s, s:i, s:i, s:f, s:f, s:I, s:f, s:s?, s:i}", "event", "result", "attempts", (int)r->h.count,
+                       "best", (int)r->h.best + 1, "speedup", speedup, "median_us", median, "tokens",
+                       (json_int_t)tokens, "cost", cost, "saved", r->h.best >= 0 ? path : NULL, "exit", code));
     return code;
 }
 

@@ -51,7 +51,9 @@ int cli_verify(cli *c)
     else
         fputs(stitch_report_text(report), stdout);
     stitch_report_summary_get(report, &s);
-    code = s.failed_stage == STITCH_STAGE_NONE ? EXIT_OK : s.status == STITCH_E_FAULT ? EXIT_ENVIRONMENT : EXIT_NOT_CORRECT;
+    code = s.failed_stage == STITCH_STAGE_NONE ? EXIT_OK
+           : s.status == STITCH_E_FAULT        ? EXIT_ENVIRONMENT
+                                               : EXIT_NOT_CORRECT;
     if (c->o.out && (code == EXIT_OK || s.failed_stage > STITCH_STAGE_COMPILE)) {
         int saved = save_program(c, program, c->o.out);
         code = code ? code : saved;
@@ -70,8 +72,9 @@ static json_t *diagnostics_json(const stitch_image *image)
         stitch_diagnostic d = STITCH_DIAGNOSTIC_INIT;
         static const char *const names[] = {"note", "warning", "error"};
         if (stitch_image_diagnostic(image, i, &d) == STITCH_OK)
-            json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:s, s:s}", "severity", names[d.severity], "line", (int)d.line, "column",
-                                                  (int)d.column, "file", d.file, "message", d.message));
+            json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:s, s:s}", "severity", names[d.severity], "line",
+                                                  (int)d.line, "column", (int)d.column, "file", d.file, "message",
+                                                  d.message));
     }
     return list;
 }
@@ -80,23 +83,24 @@ static void print_compiled(cli *c, const stitch_image *image, bool ok)
 {
     json_t *kernels = json_array(), *diagnostics = diagnostics_json(image);
     if (!c->o.json && image)
-        printf("%s for %s in %.1f ms%s\n", ok ? "compiled" : "does not compile", stitch_image_arch(image), stitch_image_milliseconds(image),
-               stitch_image_cached(image) ? " (cached)" : "");
+        printf("%s for %s in %.1f ms%s\n", ok ? "compiled" : "does not compile", stitch_image_arch(image),
+               stitch_image_milliseconds(image), stitch_image_cached(image) ? " (cached)" : "");
     for (size_t i = 0; image && i < stitch_image_kernel_count(image); i++) {
         stitch_kernel_info k = STITCH_KERNEL_INFO_INIT;
         if (stitch_image_kernel(image, i, &k) != STITCH_OK)
             continue;
-        json_array_append_new(kernels, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "name", k.name, "registers", (json_int_t)k.registers,
-                                                 "static_shared", (json_int_t)k.static_shared, "local", (json_int_t)k.local, "spill_stores",
+        json_array_append_new(kernels, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "name", k.name, "registers",
+                                                 (json_int_t)k.registers, "static_shared", (json_int_t)k.static_shared,
+                                                 "local", (json_int_t)k.local, "spill_stores",
                                                  (json_int_t)k.spill_stores, "max_threads", (json_int_t)k.max_threads));
         if (!c->o.json)
-            printf("  %-32s %4lld registers  %6lld B shared  %5lld B local\n", k.name, (long long)k.registers, (long long)k.static_shared,
-                   (long long)k.local);
+            printf("  %-32s %4lld registers  %6lld B shared  %5lld B local\n", k.name, (long long)k.registers,
+                   (long long)k.static_shared, (long long)k.local);
     }
     if (c->o.json)
-        cli_emit(c, json_pack("{s:b, s:s, s:f, s:b, s:o, s:o}", "ok", ok, "arch", image ? stitch_image_arch(image) : "", "milliseconds",
-                              image ? stitch_image_milliseconds(image) : 0.0, "cached", image ? stitch_image_cached(image) : 0, "kernels",
-                              kernels, "diagnostics", diagnostics));
+        cli_emit(c, json_pack("{s:b, s:s, s:f, s:b, s:o, s:o}", "ok", ok, "arch", image ? stitch_image_arch(image) : "",
+                              "milliseconds", image ? stitch_image_milliseconds(image) : 0.0, "cached",
+                              image ? stitch_image_cached(image) : 0, "kernels", kernels, "diagnostics", diagnostics));
     else
         json_decref(kernels), json_decref(diagnostics);
 }
@@ -153,10 +157,11 @@ int cli_doctor(cli *c)
         size_t i;
         json_array_foreach(items, i, item)
         {
-            const char *version = json_string_value(json_object_get(item, "version")), *path = json_string_value(json_object_get(item, "path")),
+            const char *version = json_string_value(json_object_get(item, "version")),
+                       *path = json_string_value(json_object_get(item, "path")),
                        *detail = json_string_value(json_object_get(item, "detail"));
-            printf("%-10s %-8s %-12s %s\n", json_string_value(json_object_get(item, "name")), json_string_value(json_object_get(item, "status")),
-                   version ? version : "", path ? path : "");
+            printf("%-10s %-8s %-12s %s\n", json_string_value(json_object_get(item, "name")),
+                   json_string_value(json_object_get(item, "status")), version ? version : "", path ? path : "");
             if (detail && *detail)
                 printf("           %s\n", detail);
         }

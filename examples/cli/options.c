@@ -41,8 +41,10 @@ static const char help_run[] =
     "usage: stitch run --task TASK.json --model MODEL [OPTIONS]\n"
     "\n"
     "  --task FILE        what to compute (docs/task-format.md)\n"
-    "  --model MODEL      who writes: https://HOST/v1#NAME (OpenAI-compatible; key in $STITCH_API_KEY or $OPENAI_API_KEY),\n"
-    "                     replay:FILE, replay-strict:FILE (recorded replies), relay:FOLDER (you or another program answers\n"
+    "  --model MODEL      who writes: https://HOST/v1#NAME (OpenAI-compatible; key in $STITCH_API_KEY or "
+    "$OPENAI_API_KEY),\n"
+    "                     replay:FILE, replay-strict:FILE (recorded replies), relay:FOLDER (you or another program "
+    "answers\n"
     "                     files), record:FILE,MODEL\n"
     "  --planner MODEL    another model for plans\n"
     "  --record FILE      append every exchange to FILE\n"
@@ -57,26 +59,48 @@ static const char help_run[] =
     "\n"
     "Example: stitch run --task examples/tasks/gpt_block/task.json --model replay:examples/replies/gpt_block.jsonl\n";
 
-static const char help_verify[] =
-    "usage: stitch verify --task TASK.json (PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json) [OPTIONS]\n"
-    "\n"
-    "  --trials N       correctness trials with fresh inputs (5)\n"
-    "  --iterations N   timed runs of program and baseline, interleaved (100)\n"
-    "  --seed N         repeat a report's inputs\n"
-    "  -o, --out FILE   save the program with its compiled code\n";
+static const char help_verify[] = "usage: stitch verify --task TASK.json (PROGRAM.stitch | --reply REPLY.md | --source "
+                                  "X.cu --plan X.json) [OPTIONS]\n"
+                                  "\n"
+                                  "  --trials N       correctness trials with fresh inputs (5)\n"
+                                  "  --iterations N   timed runs of program and baseline, interleaved (100)\n"
+                                  "  --seed N         repeat a report's inputs\n"
+                                  "  -o, --out FILE   save the program with its compiled code\n";
 
 static const char help_compile[] =
-    "usage: stitch compile [--task TASK.json] (PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json) [OPTIONS]\n"
+    "usage: stitch compile [--task TASK.json] (PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json) "
+    "[OPTIONS]\n"
     "\n"
     "  --task FILE      validate against this task first (needed for programs that were not saved with an interface)\n"
     "  --arch ARCH      sm_90a, sm_80, ... (default: the device's)\n"
     "  -o, --out FILE   save the program with its compiled code\n";
 
-static const char help_doctor[] = "usage: stitch doctor [--json]\n\nPrints what was found, in which version, and what to do about what is missing.\n";
+static const char help_doctor[] =
+    "usage: stitch doctor [--json]\n\nPrints what was found, in which version, and what to do about what is missing.\n";
 
 enum {
-    OPT_DEVICE = 256, OPT_CACHE, OPT_JSON, OPT_VERSION, OPT_TASK, OPT_MODEL, OPT_PLANNER, OPT_RECORD, OPT_KEEP, OPT_ATTEMPTS, OPT_PLANS,
-    OPT_CANDIDATES, OPT_TARGET, OPT_TOKENS, OPT_COST, OPT_TRIALS, OPT_ITERATIONS, OPT_SEED, OPT_REPLY, OPT_SOURCE, OPT_PLAN, OPT_ARCH,
+    OPT_DEVICE = 256,
+    OPT_CACHE,
+    OPT_JSON,
+    OPT_VERSION,
+    OPT_TASK,
+    OPT_MODEL,
+    OPT_PLANNER,
+    OPT_RECORD,
+    OPT_KEEP,
+    OPT_ATTEMPTS,
+    OPT_PLANS,
+    OPT_CANDIDATES,
+    OPT_TARGET,
+    OPT_TOKENS,
+    OPT_COST,
+    OPT_TRIALS,
+    OPT_ITERATIONS,
+    OPT_SEED,
+    OPT_REPLY,
+    OPT_SOURCE,
+    OPT_PLAN,
+    OPT_ARCH,
 };
 
 static const struct option long_options[] = {
@@ -195,8 +219,8 @@ static bool apply(cli_options *o, int option, const char *value)
 
 static int usage(const char *command, const char *what, const char *detail)
 {
-    fprintf(stderr, "stitch: %s%s%s\ntry: stitch %s%s--help\n", what, detail ? ": " : "", detail ? detail : "", command ? command : "",
-            command ? " " : "");
+    fprintf(stderr, "stitch: %s%s%s\ntry: stitch %s%s--help\n", what, detail ? ": " : "", detail ? detail : "",
+            command ? command : "", command ? " " : "");
     return EXIT_USAGE;
 }
 

@@ -95,8 +95,8 @@ int cli_fail(cli *c, const char *what, int status, stitch_error *err)
     if (*details && !c->o.quiet)
         fprintf(stderr, "%s%s", details, details[strlen(details) - 1] == '\n' ? "" : "\n");
     if (c->o.json)
-        cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s}", "event", "error", "what", what, "status", stitch_status_name(status), "message",
-                              message, "details", details));
+        cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s}", "event", "error", "what", what, "status",
+                              stitch_status_name(status), "message", message, "details", details));
     stitch_error_free(err);
     return exit_code(status);
 }
@@ -130,7 +130,8 @@ char *cli_read_file(const char *path)
     struct stat st;
     FILE *f = fopen(path, "rb");
     char *data = NULL;
-    if (f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= LIMIT && (data = malloc((size_t)st.st_size + 1))) {
+    if (f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= LIMIT &&
+        (data = malloc((size_t)st.st_size + 1))) {
         size_t n = fread(data, 1, (size_t)st.st_size, f);
         data[n] = 0;
     } else if (!errno) {

@@ -40,12 +40,12 @@ def have_gpu():
         items = {item["name"]: item for item in json.loads(doctor.stdout)["items"]}
     except (ValueError, KeyError):
         return False
-    return items.get("gpu", {}).get("status") == "ok"
+    return items.get("driver", {}).get("status") == "ok" and items.get("device", {}).get("status") == "ok"
 
 
 def run_loop():
     command = [os.path.join(BUILD, "examples", "stitch"), "run", "--task", os.path.join(TASK, "task.json"), "--model",
-               "replay:" + REPLIES, "--out", SAVED, "--json"]
+               "replay:" + REPLIES, "--target", "12", "--out", SAVED, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     print("# " + done.stderr.replace("\n", "\n# "))
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
