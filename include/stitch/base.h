@@ -35,31 +35,31 @@ extern "C" {
 #endif
 
 /** Every status: X(name, value, text). @since 0.1.0 */
-#define STITCH_STATUS_LIST(X)                                                                       \
-    X(OK, 0, "success")                                                                             \
-    X(E_INVALID, -1, "invalid argument")                                                            \
-    X(E_NOMEM, -2, "out of memory")                                                                 \
-    X(E_NOT_FOUND, -3, "not found")                                                                 \
-    X(E_UNSUPPORTED, -4, "not supported")                                                           \
-    X(E_IO, -5, "input/output error")                                                               \
-    X(E_FORMAT, -6, "malformed document")                                                           \
-    X(E_LIMIT, -7, "a limit was exceeded")                                                          \
-    X(E_CANCELLED, -8, "cancelled")                                                                 \
-    X(E_TIMEOUT, -9, "deadline exceeded")                                                           \
-    X(E_BUSY, -10, "resource is in use")                                                            \
-    X(E_NO_DEVICE, -11, "no usable device")                                                         \
-    X(E_NO_LIBRARY, -12, "a required library is missing")                                           \
-    X(E_DRIVER, -13, "the GPU driver reported an error")                                            \
-    X(E_LIBRARY, -14, "a GPU library reported an error")                                            \
-    X(E_COMPILE, -15, "the device code does not compile")                                           \
-    X(E_VALIDATE, -16, "the program is not valid for its task")                                     \
-    X(E_FAULT, -17, "the device code faulted; the context is lost")                                 \
-    X(E_HTTP, -18, "the HTTP exchange failed")                                                      \
-    X(E_AUTH, -19, "the endpoint refused the credentials")                                          \
-    X(E_BUDGET, -20, "the token or cost budget is spent")                                           \
-    X(E_REPLY, -21, "the model's reply cannot be used")                                             \
-    X(E_REPLAY, -22, "the recording has no matching reply")                                         \
-    X(E_STATE, -23, "called in the wrong order")                                                    \
+#define STITCH_STATUS_LIST(X)                                                                                          \
+    X(OK, 0, "success")                                                                                                \
+    X(E_INVALID, -1, "invalid argument")                                                                               \
+    X(E_NOMEM, -2, "out of memory")                                                                                    \
+    X(E_NOT_FOUND, -3, "not found")                                                                                    \
+    X(E_UNSUPPORTED, -4, "not supported")                                                                              \
+    X(E_IO, -5, "input/output error")                                                                                  \
+    X(E_FORMAT, -6, "malformed document")                                                                              \
+    X(E_LIMIT, -7, "a limit was exceeded")                                                                             \
+    X(E_CANCELLED, -8, "cancelled")                                                                                    \
+    X(E_TIMEOUT, -9, "deadline exceeded")                                                                              \
+    X(E_BUSY, -10, "resource is in use")                                                                               \
+    X(E_NO_DEVICE, -11, "no usable device")                                                                            \
+    X(E_NO_LIBRARY, -12, "a required library is missing")                                                              \
+    X(E_DRIVER, -13, "the GPU driver reported an error")                                                               \
+    X(E_LIBRARY, -14, "a GPU library reported an error")                                                               \
+    X(E_COMPILE, -15, "the device code does not compile")                                                              \
+    X(E_VALIDATE, -16, "the program is not valid for its task")                                                        \
+    X(E_FAULT, -17, "the device code faulted; the context is lost")                                                    \
+    X(E_HTTP, -18, "the HTTP exchange failed")                                                                         \
+    X(E_AUTH, -19, "the endpoint refused the credentials")                                                             \
+    X(E_BUDGET, -20, "the token or cost budget is spent")                                                              \
+    X(E_REPLY, -21, "the model's reply cannot be used")                                                                \
+    X(E_REPLAY, -22, "the recording has no matching reply")                                                            \
+    X(E_STATE, -23, "called in the wrong order")                                                                       \
     X(E_INTERNAL, -24, "internal error")
 
 /** Status codes. @since 0.1.0 */
@@ -75,10 +75,11 @@ STITCH_API const char *stitch_status_name(int status);
 STITCH_API const char *stitch_status_text(int status);
 
 /** Where a native error code comes from. @since 0.1.0 */
-#define STITCH_DOMAIN_LIST(X) \
-    X(NONE, "stitch") X(SYSTEM, "system") X(JSON, "json") X(CURL, "curl") X(HTTP, "http") X(DRIVER, "driver") \
-    X(NVRTC, "nvrtc") X(CUBLASLT, "cublaslt") X(CUDNN, "cudnn") X(CUPTI, "cupti") X(SQLITE, "sqlite")         \
-    X(TASK, "task") X(PROGRAM, "program") X(REPLY, "reply") X(SIM, "sim")
+#define STITCH_DOMAIN_LIST(X)                                                                                          \
+    X(NONE, "stitch")                                                                                                  \
+    X(SYSTEM, "system") X(JSON, "json") X(CURL, "curl") X(HTTP, "http") X(DRIVER, "driver") X(NVRTC, "nvrtc")          \
+        X(CUBLASLT, "cublaslt") X(CUDNN, "cudnn") X(CUPTI, "cupti") X(SQLITE, "sqlite") X(TASK, "task")                \
+            X(PROGRAM, "program") X(REPLY, "reply") X(SIM, "sim")
 
 typedef enum stitch_domain {
 #define STITCH_DOMAIN_ENUM(name, text) STITCH_DOMAIN_##name,
@@ -113,13 +114,16 @@ STITCH_API void stitch_free(void *ptr);
  */
 typedef struct stitch_allocator {
     size_t struct_size;
-    void *(*alloc)(size_t size, void *userdata);             /**< NULL on failure */
+    void *(*alloc)(size_t size, void *userdata);              /**< NULL on failure */
     void *(*realloc)(void *ptr, size_t size, void *userdata); /**< ptr is never NULL, size never 0 */
-    void (*free)(void *ptr, void *userdata);                 /**< ptr is never NULL */
+    void (*free)(void *ptr, void *userdata);                  /**< ptr is never NULL */
     void *userdata;
 } stitch_allocator;
 
-#define STITCH_ALLOCATOR_INIT {sizeof(stitch_allocator), NULL, NULL, NULL, NULL}
+#define STITCH_ALLOCATOR_INIT                                                                                          \
+    {                                                                                                                  \
+        sizeof(stitch_allocator), NULL, NULL, NULL, NULL                                                               \
+    }
 
 typedef enum stitch_log_level {
     STITCH_LOG_NONE = 0,
@@ -144,10 +148,11 @@ STITCH_API bool stitch_cancel_triggered(const stitch_cancel *c);
 STITCH_API void stitch_cancel_free(stitch_cancel *c);
 
 /** Element types: X(name, text, bytes). tf32 is stored as f32. @since 0.1.0 */
-#define STITCH_DTYPE_LIST(X) \
-    X(F64, "f64", 8) X(F32, "f32", 4) X(TF32, "tf32", 4) X(F16, "f16", 2) X(BF16, "bf16", 2) X(F8E4M3, "f8e4m3", 1) \
-    X(F8E5M2, "f8e5m2", 1) X(I64, "i64", 8) X(I32, "i32", 4) X(I16, "i16", 2) X(I8, "i8", 1) X(U8, "u8", 1)         \
-    X(BOOL, "bool", 1)
+#define STITCH_DTYPE_LIST(X)                                                                                           \
+    X(F64, "f64", 8)                                                                                                   \
+    X(F32, "f32", 4) X(TF32, "tf32", 4) X(F16, "f16", 2) X(BF16, "bf16", 2) X(F8E4M3, "f8e4m3", 1)                     \
+        X(F8E5M2, "f8e5m2", 1) X(I64, "i64", 8) X(I32, "i32", 4) X(I16, "i16", 2) X(I8, "i8", 1) X(U8, "u8", 1)        \
+            X(BOOL, "bool", 1)
 
 typedef enum stitch_dtype {
     STITCH_DTYPE_NONE = 0,

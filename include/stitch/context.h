@@ -47,7 +47,10 @@ typedef struct stitch_context_options {
     void *get_proc_userdata;
 } stitch_context_options;
 
-#define STITCH_CONTEXT_OPTIONS_INIT {sizeof(stitch_context_options), NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL}
+#define STITCH_CONTEXT_OPTIONS_INIT                                                                                    \
+    {                                                                                                                  \
+        sizeof(stitch_context_options), NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL                        \
+    }
 
 STITCH_API int stitch_context_options_init(stitch_context_options *options, size_t struct_size);
 

@@ -15,16 +15,17 @@ extern "C" {
 typedef struct stitch_report stitch_report;
 
 /** Stages in order. X(NAME, text). @since 0.1.0 */
-#define STITCH_STAGE_LIST(X) \
-    X(FORMAT, "format") X(VALIDATE, "validate") X(COMPILE, "compile") X(SIMULATE, "simulate") X(LOAD, "load") \
-    X(PREPARE, "prepare") X(CORRECT, "correct") X(EXPLOIT, "exploit") X(TIME, "time") X(PROFILE, "profile")
+#define STITCH_STAGE_LIST(X)                                                                                           \
+    X(FORMAT, "format")                                                                                                \
+    X(VALIDATE, "validate") X(COMPILE, "compile") X(SIMULATE, "simulate") X(LOAD, "load") X(PREPARE, "prepare")        \
+        X(CORRECT, "correct") X(EXPLOIT, "exploit") X(TIME, "time") X(PROFILE, "profile")
 
 typedef enum stitch_stage {
     STITCH_STAGE_NONE = 0,
 #define STITCH_STAGE_ENUM(name, text) STITCH_STAGE_##name,
     STITCH_STAGE_LIST(STITCH_STAGE_ENUM)
 #undef STITCH_STAGE_ENUM
-    STITCH_STAGE_COUNT
+        STITCH_STAGE_COUNT
 } stitch_stage;
 
 /** "compile", ...; "none" for STITCH_STAGE_NONE and unknown values. @since 0.1.0 */
@@ -42,13 +43,14 @@ typedef void (*stitch_stage_fn)(int stage, int status, int64_t done, int64_t tot
 
 typedef struct stitch_verify_options {
     size_t struct_size;
-    int32_t trials;      /**< correctness trials with fresh inputs; 0: 5 */
-    int32_t warmup;      /**< runs before timing; 0: 10 */
-    int32_t iterations;  /**< timed runs of candidate and baseline each; 0: 100 */
-    int32_t last_stage;  /**< stop after this stage; 0: all */
+    int32_t trials;     /**< correctness trials with fresh inputs; 0: 5 */
+    int32_t warmup;     /**< runs before timing; 0: 10 */
+    int32_t iterations; /**< timed runs of candidate and baseline each; 0: 100 */
+    int32_t last_stage; /**< stop after this stage; 0: all */
     /** Seed of all inputs and weights, to repeat a report. 0: a fresh one from the system, written into the report. */
     uint64_t seed;
-    /** Bytes written between timed runs so that nothing is left in L2. 0: 2 x L2, at least 128 MiB; UINT64_MAX: no flush. */
+    /** Bytes written between timed runs so that nothing is left in L2. 0: 2 x L2, at least 128 MiB; UINT64_MAX: no
+     * flush. */
     uint64_t flush_bytes;
     /** Wall time of timing; fewer iterations are made (at least 10) when it runs out; 0: 60 s. */
     int64_t time_budget_ms;
@@ -60,53 +62,63 @@ typedef struct stitch_verify_options {
     int64_t timeout_ms; /**< of the whole call; 0: 10 min */
 } stitch_verify_options;
 
-#define STITCH_VERIFY_OPTIONS_INIT {sizeof(stitch_verify_options), 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0}
+#define STITCH_VERIFY_OPTIONS_INIT                                                                                     \
+    {                                                                                                                  \
+        sizeof(stitch_verify_options), 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0                               \
+    }
 
 STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t struct_size);
 
 /**
  * Verifies a program. STITCH_OK means that there is a report, whatever it says of the program; other statuses mean that
- * verification itself could not be done (no device, cancelled, the reference fails, ...). After a report whose failed stage has status
- * STITCH_E_FAULT the CUDA context of the process is lost (docs/architecture.md says what to do). @since 0.1.0
+ * verification itself could not be done (no device, cancelled, the reference fails, ...). After a report whose failed
+ * stage has status STITCH_E_FAULT the CUDA context of the process is lost (docs/architecture.md says what to do).
+ * @since 0.1.0
  */
 STITCH_API int stitch_verify_program(stitch_context *ctx, stitch_task *task, stitch_program *program,
                                      const stitch_verify_options *options, stitch_report **out, stitch_error **err);
 STITCH_API void stitch_report_free(stitch_report *r);
 
 /** A report for a candidate that is no program: stage format failed with this error (copied). @since 0.1.0 */
-STITCH_API int stitch_report_new_format_failure(stitch_context *ctx, const stitch_error *why, stitch_report **out, stitch_error **err);
+STITCH_API int stitch_report_new_format_failure(stitch_context *ctx, const stitch_error *why, stitch_report **out,
+                                                stitch_error **err);
 
 /** The figures of a report. Times in microseconds, 0 where not measured. @since 0.1.0 */
 typedef struct stitch_report_summary {
     size_t struct_size;
-    int32_t failed_stage; /**< stitch_stage; NONE: all that ran passed */
-    int32_t status;       /**< why it failed: STITCH_E_*; STITCH_OK */
-    int32_t correct;      /**< 1: the correct stage passed */
-    int32_t timed;        /**< 1: the time stage passed */
+    int32_t failed_stage;                /**< stitch_stage; NONE: all that ran passed */
+    int32_t status;                      /**< why it failed: STITCH_E_*; STITCH_OK */
+    int32_t correct;                     /**< 1: the correct stage passed */
+    int32_t timed;                       /**< 1: the time stage passed */
     double max_abs_error, max_rel_error; /**< over all trials and outputs */
     double mean_abs_error;
-    uint64_t elements, mismatches;       /**< elements compared, and those beyond the tolerance */
-    double median_us, low_us, high_us;   /**< of the candidate: median, 5th and 95th percentile of the timed runs */
+    uint64_t elements, mismatches;     /**< elements compared, and those beyond the tolerance */
+    double median_us, low_us, high_us; /**< of the candidate: median, 5th and 95th percentile of the timed runs */
     double baseline_us, baseline_low_us, baseline_high_us; /**< of the main baseline, interleaved in the same run */
-    double speedup;                      /**< baseline_us / median_us; 0: not measured */
+    double speedup;                                        /**< baseline_us / median_us; 0: not measured */
     double prepare_us;
     uint64_t workspace_bytes;
     uint64_t launches;
     uint64_t seed;
 } stitch_report_summary;
 
-#define STITCH_REPORT_SUMMARY_INIT {sizeof(stitch_report_summary), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define STITCH_REPORT_SUMMARY_INIT                                                                                     \
+    {                                                                                                                  \
+        sizeof(stitch_report_summary), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                      \
+    }
 
 STITCH_API int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out);
 /** Status of a stage (stitch_stage_status), how long it took, and its message ("" if there is nothing to say). */
-STITCH_API int stitch_report_stage(const stitch_report *r, int stage, int *status, double *milliseconds, const char **message);
+STITCH_API int stitch_report_stage(const stitch_report *r, int stage, int *status, double *milliseconds,
+                                   const char **message);
 /** Everything, as JSON (docs/report-format.md). Owned by the report. */
 STITCH_API const char *stitch_report_json(const stitch_report *r);
 /** For people: a few lines. Owned by the report. */
 STITCH_API const char *stitch_report_text(const stitch_report *r);
 /** For a model: the decisive fact first, at most max_bytes (0: 8 KiB). *text is released with stitch_free(). */
 STITCH_API int stitch_report_feedback(const stitch_report *r, size_t max_bytes, char **text, stitch_error **err);
-/** Identifies what the feedback says apart from measured figures (stages, statuses, diagnostics). Owned by the report. */
+/** Identifies what the feedback says apart from measured figures (stages, statuses, diagnostics). Owned by the report.
+ */
 STITCH_API const char *stitch_report_fingerprint(const stitch_report *r);
 
 #ifdef __cplusplus

@@ -19,31 +19,34 @@ typedef struct stitch__var {
 
 /* Renders `text`; with `stable`, the form that fingerprints are made of. Values are never scanned for variables.
  * STITCH_E_FORMAT names the line of an unknown variable or an unbalanced section. */
-int stitch__template_render(const stitch_context *ctx, const char *name, const char *text, const stitch__var *vars, size_t count,
-                            bool stable, char **out, stitch_error **err);
+int stitch__template_render(const stitch_context *ctx, const char *name, const char *text, const stitch__var *vars,
+                            size_t count, bool stable, char **out, stitch_error **err);
 
-/* ---- roles.c: what a context keeps for the agent ------------------------------------------------------------------ */
+/* ---- roles.c: what a context keeps for the agent ------------------------------------------------------------------
+ */
 
 /* The model of a role, or of the coder. STITCH_E_STATE says how to set one. */
 int stitch__agent_model(stitch_context *ctx, int role, stitch_model **out, stitch_error **err);
 /* The template in force; NULL if there is none of this name. */
 const char *stitch__agent_prompt(stitch_context *ctx, const char *name);
 
-/* ---- prompt.c: texts that templates are filled with; each released with stitch_free ------------------------------- */
+/* ---- prompt.c: texts that templates are filled with; each released with stitch_free -------------------------------
+ */
 
 int stitch__prompt_interface(stitch_context *ctx, const stitch_task *task, char **out, stitch_error **err);
 /* Facts about the device, and the short form that fingerprints see. */
 int stitch__prompt_device(stitch_context *ctx, char **facts, char **stable, stitch_error **err);
 /* A candidate's two blocks (or its raw reply where it has no program). */
 int stitch__prompt_program(stitch_context *ctx, const stitch_candidate *candidate, char **out, stitch_error **err);
-int stitch__prompt_history(stitch_context *ctx, const stitch_attempt *attempts, const stitch_report *const *reports, size_t count,
-                           char **out, char **stable, stitch_error **err);
+int stitch__prompt_history(stitch_context *ctx, const stitch_attempt *attempts, const stitch_report *const *reports,
+                           size_t count, char **out, char **stable, stitch_error **err);
 /* Renders template `name` and its fingerprint (64 hex digits and a NUL). */
 int stitch__prompt_render(stitch_context *ctx, const char *name, const stitch__var *vars, size_t count, char **prompt,
                           char fingerprint[65], stitch_error **err);
 extern const char stitch__prompt_docs_program_format[];
 
-/* ---- reply.c: fenced blocks of a reply ------------------------------------------------------------------------------ */
+/* ---- reply.c: fenced blocks of a reply ------------------------------------------------------------------------------
+ */
 
 typedef struct stitch__blocks {
     char *cuda, *json, *notes; /* NULL where there is none; notes is never NULL */
@@ -53,11 +56,14 @@ typedef struct stitch__blocks {
 int stitch__reply_split(const stitch_context *ctx, const char *text, stitch__blocks *out, stitch_error **err);
 void stitch__blocks_free(stitch__blocks *b);
 
-/* ---- ask.c: a request, its format repairs, several at once ---------------------------------------------------------- */
+/* ---- ask.c: a request, its format repairs, several at once ----------------------------------------------------------
+ */
 
-/* Reads one reply. Returns STITCH_OK, STITCH_E_REPLY / STITCH_E_FORMAT / STITCH_E_LIMIT for what a repair may cure (with `instruction` set to what to ask for), or
- * another status that ends everything. `state` is per answer and may keep parts of earlier tries. */
-typedef int (*stitch__ask_read)(stitch_context *ctx, const stitch_reply *reply, void *state, const char **instruction, stitch_error **err);
+/* Reads one reply. Returns STITCH_OK, STITCH_E_REPLY / STITCH_E_FORMAT / STITCH_E_LIMIT for what a repair may cure
+ * (with `instruction` set to what to ask for), or another status that ends everything. `state` is per answer and may
+ * keep parts of earlier tries. */
+typedef int (*stitch__ask_read)(stitch_context *ctx, const stitch_reply *reply, void *state, const char **instruction,
+                                stitch_error **err);
 
 typedef struct stitch__ask {
     stitch_model *model;
@@ -74,25 +80,27 @@ typedef struct stitch__ask {
 } stitch__ask;
 
 typedef struct stitch__answer {
-    void *state;        /* for read() */
-    int status;         /* of this answer */
+    void *state; /* for read() */
+    int status;  /* of this answer */
     stitch_error *error;
-    char *text;         /* last reply */
+    char *text; /* last reply */
     char *notice;
     int repairs;
-    int64_t tokens;     /* -1: unknown */
+    int64_t tokens; /* -1: unknown */
 } stitch__answer;
 
-/* Asks `count` times at once. Each answer has its own status; returns STITCH_OK if one at least is STITCH_OK or was cured in vain
- * (STITCH_E_REPLY), else the first failure. */
-int stitch__ask_many(stitch_context *ctx, const stitch__ask *ask, stitch__answer *answers, size_t count, stitch_error **err);
+/* Asks `count` times at once. Each answer has its own status; returns STITCH_OK if one at least is STITCH_OK or was
+ * cured in vain (STITCH_E_REPLY), else the first failure. */
+int stitch__ask_many(stitch_context *ctx, const stitch__ask *ask, stitch__answer *answers, size_t count,
+                     stitch_error **err);
 void stitch__answer_clear(stitch__answer *a);
 
-/* ---- candidates and plans ------------------------------------------------------------------------------------------- */
+/* ---- candidates and plans -------------------------------------------------------------------------------------------
+ */
 
 struct stitch_candidate {
-    stitch_program *program;     /* NULL: could not be parsed */
-    stitch_error *format_error;  /* why */
+    stitch_program *program;    /* NULL: could not be parsed */
+    stitch_error *format_error; /* why */
     char *reply, *notes, *notice;
     int format_repairs;
     int64_t tokens;

@@ -44,8 +44,8 @@ static int take_reply(stitch_context *ctx, stitch__answer *a, const stitch_reply
     return STITCH_OK;
 }
 
-/* One answer's conversation: system, prompt, then (reply, what was wrong with it) for the last try only: older tries would
- * cost tokens and add nothing. */
+/* One answer's conversation: system, prompt, then (reply, what was wrong with it) for the last try only: older tries
+ * would cost tokens and add nothing. */
 typedef struct talk {
     stitch_message messages[4];
     size_t count;
@@ -54,15 +54,16 @@ typedef struct talk {
     bool waiting; /* is part of the next round */
 } talk;
 
-static int ask_again(stitch_context *ctx, const stitch__ask *ask, talk *t, const stitch__answer *a, const char *instruction,
-                     stitch_error **err)
+static int ask_again(stitch_context *ctx, const stitch__ask *ask, talk *t, const stitch__answer *a,
+                     const char *instruction, stitch_error **err)
 {
     stitch__var vars[] = {
         {"error", stitch_error_message(a->error), NULL},
         {"instruction", instruction, NULL},
     };
     char *repair = NULL;
-    int rc = stitch__template_render(ctx, "format_repair", stitch__agent_prompt(ctx, "format_repair"), vars, 2, false, &repair, err);
+    int rc = stitch__template_render(ctx, "format_repair", stitch__agent_prompt(ctx, "format_repair"), vars, 2, false,
+                                     &repair, err);
     if (rc)
         return rc;
     stitch_free(t->repair);
@@ -81,8 +82,9 @@ static int ask_again(stitch_context *ctx, const stitch__ask *ask, talk *t, const
 }
 
 /* Sends every waiting conversation and reads what comes back. */
-static int run_round(stitch_context *ctx, const stitch__ask *ask, const char *label, talk *talks, stitch__answer *answers, size_t count,
-                     stitch_request *requests, stitch_reply **replies, int *statuses, stitch_error **errors, stitch_error **err)
+static int run_round(stitch_context *ctx, const stitch__ask *ask, const char *label, talk *talks,
+                     stitch__answer *answers, size_t count, stitch_request *requests, stitch_reply **replies,
+                     int *statuses, stitch_error **errors, stitch_error **err)
 {
     size_t n = 0;
     int rc = STITCH_OK;
@@ -132,7 +134,8 @@ static int run_round(stitch_context *ctx, const stitch__ask *ask, const char *la
     return rc;
 }
 
-int stitch__ask_many(stitch_context *ctx, const stitch__ask *ask, stitch__answer *answers, size_t count, stitch_error **err)
+int stitch__ask_many(stitch_context *ctx, const stitch__ask *ask, stitch__answer *answers, size_t count,
+                     stitch_error **err)
 {
     stitch__buf label;
     talk *talks = stitch__calloc(ctx, count, sizeof(*talks));
@@ -156,7 +159,8 @@ int stitch__ask_many(stitch_context *ctx, const stitch__ask *ask, stitch__answer
         memcpy(talks[i].fingerprint, ask->fingerprint, 65);
     }
     for (int round = 0, waiting = 1; waiting && rc == STITCH_OK; round++) {
-        rc = run_round(ctx, ask, round ? label.data : ask->label, talks, answers, count, requests, replies, statuses, errors, err);
+        rc = run_round(ctx, ask, round ? label.data : ask->label, talks, answers, count, requests, replies, statuses,
+                       errors, err);
         waiting = 0;
         for (size_t i = 0; i < count; i++)
             waiting += talks[i].waiting;

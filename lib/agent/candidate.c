@@ -36,7 +36,8 @@ int stitch_candidate_from_reply(stitch_context *ctx, const char *text, stitch_ca
         return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_candidate_from_reply: out must not be NULL");
     *out = NULL;
     if (!ctx || !text)
-        return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_candidate_from_reply: context and text must not be NULL");
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "stitch_candidate_from_reply: context and text must not be NULL");
     if ((rc = stitch__reply_split(ctx, text, &blocks, err)) != STITCH_OK)
         goto out;
     if (!blocks.cuda || !blocks.json) {
@@ -63,7 +64,8 @@ out:
     return rc;
 }
 
-int stitch_candidate_from_program(stitch_context *ctx, stitch_program *program, stitch_candidate **out, stitch_error **err)
+int stitch_candidate_from_program(stitch_context *ctx, stitch_program *program, stitch_candidate **out,
+                                  stitch_error **err)
 {
     int rc;
 
@@ -71,7 +73,8 @@ int stitch_candidate_from_program(stitch_context *ctx, stitch_program *program, 
         return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_candidate_from_program: out must not be NULL");
     *out = NULL;
     if (!ctx || !program)
-        return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_candidate_from_program: context and program must not be NULL");
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "stitch_candidate_from_program: context and program must not be NULL");
     if ((rc = candidate_new(ctx, out, err)) == STITCH_OK)
         (*out)->program = program;
     return rc;
@@ -107,8 +110,8 @@ int64_t stitch_candidate_tokens(const stitch_candidate *c)
     return c ? c->tokens : -1;
 }
 
-int stitch_verify(stitch_context *ctx, stitch_task *task, stitch_candidate *candidate, const stitch_verify_options *options,
-                  stitch_report **out, stitch_error **err)
+int stitch_verify(stitch_context *ctx, stitch_task *task, stitch_candidate *candidate,
+                  const stitch_verify_options *options, stitch_report **out, stitch_error **err)
 {
     if (!out)
         return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_verify: out must not be NULL");

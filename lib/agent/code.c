@@ -19,7 +19,8 @@ static void keep(char **slot, char **block)
     }
 }
 
-static int read_program(stitch_context *ctx, const stitch_reply *reply, void *state, const char **instruction, stitch_error **err)
+static int read_program(stitch_context *ctx, const stitch_reply *reply, void *state, const char **instruction,
+                        stitch_error **err)
 {
     draft *d = state;
     stitch__blocks blocks = {NULL, NULL, NULL};
@@ -40,7 +41,8 @@ static int read_program(stitch_context *ctx, const stitch_reply *reply, void *st
         goto out;
     }
     if ((rc = stitch_program_parse(ctx, d->cuda, d->json, NULL, &program, err)) != STITCH_OK) {
-        *instruction = "Send the corrected ```json block alone; the ```cuda block is kept. (Send both blocks if the code has to change.)";
+        *instruction = "Send the corrected ```json block alone; the ```cuda block is kept. (Send both blocks if the "
+                       "code has to change.)";
         goto out;
     }
     d->candidate->program = program;
@@ -80,7 +82,8 @@ static char *printed(stitch_context *ctx, const char *fmt, ...)
     return stitch__buf_take(&b, NULL);
 }
 
-static int gather(stitch_context *ctx, stitch_task *task, const stitch_code_options *o, code_texts *t, stitch_error **err)
+static int gather(stitch_context *ctx, stitch_task *task, const stitch_code_options *o, code_texts *t,
+                  stitch_error **err)
 {
     int rc;
 
@@ -111,7 +114,8 @@ static int gather(stitch_context *ctx, stitch_task *task, const stitch_code_opti
     return STITCH_OK;
 }
 
-static int check_options(stitch_context *ctx, const stitch_code_options *o, const char **prompt, const char **label, stitch_error **err)
+static int check_options(stitch_context *ctx, const stitch_code_options *o, const char **prompt, const char **label,
+                         stitch_error **err)
 {
     static const struct {
         int action;
@@ -127,13 +131,15 @@ static int check_options(stitch_context *ctx, const stitch_code_options *o, cons
         if (kinds[i].action != o->action)
             continue;
         if (kinds[i].revises && (!o->previous || !o->report))
-            return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_code: action %s needs the previous candidate and its report",
+            return stitch__err(ctx, err, STITCH_E_INVALID,
+                               "stitch_code: action %s needs the previous candidate and its report",
                                stitch_action_name(o->action));
         *prompt = kinds[i].prompt;
         *label = kinds[i].label;
         return STITCH_OK;
     }
-    return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_code: action %s writes no code", stitch_action_name(o->action));
+    return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_code: action %s writes no code",
+                       stitch_action_name(o->action));
 }
 
 int stitch_code_options_init(stitch_code_options *options, size_t struct_size)
@@ -150,8 +156,8 @@ static int collect(stitch__answer *answers, draft *drafts, size_t count, stitch_
     int found = 0;
     for (size_t i = 0; i < count; i++) {
         stitch_candidate *c = drafts[i].candidate;
-        if (!answers[i].text || (!c->program && answers[i].status != STITCH_E_REPLY && answers[i].status != STITCH_E_FORMAT &&
-                                 answers[i].status != STITCH_E_LIMIT))
+        if (!answers[i].text || (!c->program && answers[i].status != STITCH_E_REPLY &&
+                                 answers[i].status != STITCH_E_FORMAT && answers[i].status != STITCH_E_LIMIT))
             continue;
         c->reply = answers[i].text;
         c->notice = answers[i].notice;
@@ -169,8 +175,8 @@ static int collect(stitch__answer *answers, draft *drafts, size_t count, stitch_
     return found;
 }
 
-int stitch_code(stitch_context *ctx, stitch_task *task, const stitch_code_options *options, size_t count, stitch_candidate **out,
-                stitch_error **err)
+int stitch_code(stitch_context *ctx, stitch_task *task, const stitch_code_options *options, size_t count,
+                stitch_candidate **out, stitch_error **err)
 {
     enum { MAX_CANDIDATES = 256 };
     stitch_code_options o = STITCH_CODE_OPTIONS_INIT;
@@ -182,16 +188,20 @@ int stitch_code(stitch_context *ctx, stitch_task *task, const stitch_code_option
     int rc;
 
     if (!ctx || !task || !out || count == 0 || count > MAX_CANDIDATES)
-        return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_code: context, task and out must not be NULL, count must be 1 to %d",
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "stitch_code: context, task and out must not be NULL, count must be 1 to %d",
                            MAX_CANDIDATES);
     memset(out, 0, count * sizeof(*out));
     if (options && (rc = stitch__options_copy(ctx, &o, sizeof(o), options, "stitch_code_options", err)) != STITCH_OK)
         return rc;
     o.action = o.action ? o.action : STITCH_ACTION_DRAFT;
-    stitch__ask ask = {NULL, NULL, NULL, fingerprint, NULL, o.max_format_repairs == 0 ? 2 : o.max_format_repairs, o.on_token, o.userdata,
-                       o.cancel, o.timeout_ms, read_program};
+    stitch__ask ask = {NULL,         NULL,        NULL,
+                       fingerprint,  NULL,        o.max_format_repairs == 0 ? 2 : o.max_format_repairs,
+                       o.on_token,   o.userdata,  o.cancel,
+                       o.timeout_ms, read_program};
     if ((rc = check_options(ctx, &o, &prompt_name, &label, err)) != STITCH_OK ||
-        (rc = stitch__agent_model(ctx, STITCH_ROLE_CODER, &ask.model, err)) != STITCH_OK || (rc = gather(ctx, task, &o, &t, err)) != STITCH_OK)
+        (rc = stitch__agent_model(ctx, STITCH_ROLE_CODER, &ask.model, err)) != STITCH_OK ||
+        (rc = gather(ctx, task, &o, &t, err)) != STITCH_OK)
         goto out;
     stitch__var vars[] = {
         {"task_name", stitch_task_name(task), NULL},
@@ -207,7 +217,8 @@ int stitch_code(stitch_context *ctx, stitch_task *task, const stitch_code_option
         {"notes", o.notes, NULL},
         {"program_format", stitch__prompt_docs_program_format, NULL},
     };
-    if ((rc = stitch__prompt_render(ctx, prompt_name, vars, STITCH__COUNT(vars), &prompt, fingerprint, err)) != STITCH_OK)
+    if ((rc = stitch__prompt_render(ctx, prompt_name, vars, STITCH__COUNT(vars), &prompt, fingerprint, err)) !=
+        STITCH_OK)
         goto out;
     ask.label = label;
     ask.prompt = prompt;

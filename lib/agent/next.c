@@ -8,12 +8,10 @@ const char *stitch_action_name(int action)
 {
     switch (action) {
 #define STITCH_ACTION_CASE(name, text)                                                                                 \
-    case STITCH_ACTION_##name:                                                                                         \
-        return text;
+    case STITCH_ACTION_##name: return text;
         STITCH_ACTION_LIST(STITCH_ACTION_CASE)
 #undef STITCH_ACTION_CASE
-    default:
-        return "none";
+    default: return "none";
     }
 }
 
@@ -35,12 +33,12 @@ int stitch_attempt_from_report(stitch_attempt *attempt, const stitch_report *rep
 
 /* What the policy reads out of a history. */
 typedef struct state {
-    int32_t best;       /* fastest correct attempt; -1: none */
-    int32_t failures;   /* in a row, at the end, within the current plan */
-    int32_t stagnant;   /* optimisations in a row without gain, at the end, within the current plan */
-    int32_t optimised;  /* optimisations within the current plan, whatever came of them */
-    int32_t last_good;  /* last attempt of the current plan that passed; -1: none */
-    int32_t in_plan;    /* attempts within the current plan */
+    int32_t best;      /* fastest correct attempt; -1: none */
+    int32_t failures;  /* in a row, at the end, within the current plan */
+    int32_t stagnant;  /* optimisations in a row without gain, at the end, within the current plan */
+    int32_t optimised; /* optimisations within the current plan, whatever came of them */
+    int32_t last_good; /* last attempt of the current plan that passed; -1: none */
+    int32_t in_plan;   /* attempts within the current plan */
 } state;
 
 static bool passed(const stitch_attempt *a)
@@ -85,7 +83,8 @@ static bool builds(int stage)
     return stage != STITCH_STAGE_FORMAT && stage != STITCH_STAGE_VALIDATE && stage != STITCH_STAGE_COMPILE;
 }
 
-static void decide(stitch_decision *d, int action, int32_t base, int32_t subtask, const char *fmt, ...) STITCH__PRINTF(5, 6);
+static void decide(stitch_decision *d, int action, int32_t base, int32_t subtask, const char *fmt, ...)
+    STITCH__PRINTF(5, 6);
 static void decide(stitch_decision *d, int action, int32_t base, int32_t subtask, const char *fmt, ...)
 {
     va_list ap;
@@ -102,10 +101,12 @@ static int check_history(const stitch_attempt *attempts, size_t count, int32_t p
     for (size_t i = 0; i < count; i++) {
         const stitch_attempt *a = &attempts[i];
         if (a->struct_size < sizeof(stitch_attempt))
-            return stitch__err(NULL, err, STITCH_E_INVALID, "attempt %zu: struct_size is %zu, expected %zu: use STITCH_ATTEMPT_INIT", i,
+            return stitch__err(NULL, err, STITCH_E_INVALID,
+                               "attempt %zu: struct_size is %zu, expected %zu: use STITCH_ATTEMPT_INIT", i,
                                a->struct_size, sizeof(stitch_attempt));
         if (a->plan < 0 || a->plan >= (plans > 0 ? plans : 1))
-            return stitch__err(NULL, err, STITCH_E_INVALID, "attempt %zu follows plan %d, but %d plans were made", i, a->plan, plans);
+            return stitch__err(NULL, err, STITCH_E_INVALID, "attempt %zu follows plan %d, but %d plans were made", i,
+                               a->plan, plans);
         if (a->failed_stage < STITCH_STAGE_NONE || a->failed_stage >= STITCH_STAGE_COUNT)
             return stitch__err(NULL, err, STITCH_E_INVALID, "attempt %zu: %d is no stage", i, a->failed_stage);
         if (!(a->speedup >= 0) || !(a->median_us >= 0))
@@ -114,44 +115,47 @@ static int check_history(const stitch_attempt *attempts, size_t count, int32_t p
     return STITCH_OK;
 }
 
-static void after_failure(const stitch_attempt *attempts, size_t count, int32_t plans, const stitch_policy *p, const state *s,
-                          stitch_decision *out)
+static void after_failure(const stitch_attempt *attempts, size_t count, int32_t plans, const stitch_policy *p,
+                          const state *s, stitch_decision *out)
 {
     const stitch_attempt *last = &attempts[count - 1];
     const char *stage = stitch_stage_name(last->failed_stage ? last->failed_stage : STITCH_STAGE_CORRECT);
     if (s->failures >= p->max_repairs) {
         if (plans < p->max_plans)
-            decide(out, STITCH_ACTION_REPLAN, s->best, -1, "%d failures in a row, the last in stage %s", s->failures, stage);
+            decide(out, STITCH_ACTION_REPLAN, s->best, -1, "%d failures in a row, the last in stage %s", s->failures,
+                   stage);
         else if (s->best >= 0 && s->failures % p->max_repairs == 0)
-            decide(out, STITCH_ACTION_OPTIMISE, s->best, -1, "%d failures in a row and no plan left: back to the fastest correct program",
-                   s->failures);
+            decide(out, STITCH_ACTION_OPTIMISE, s->best, -1,
+                   "%d failures in a row and no plan left: back to the fastest correct program", s->failures);
         else if (s->best < 0 && s->failures % p->max_repairs == 0)
-            decide(out, STITCH_ACTION_DRAFT, -1, -1, "%d failures in a row and no plan left: a fresh draft", s->failures);
+            decide(out, STITCH_ACTION_DRAFT, -1, -1, "%d failures in a row and no plan left: a fresh draft",
+                   s->failures);
         else
             decide(out, builds(last->failed_stage) ? STITCH_ACTION_REPAIR_CORRECTNESS : STITCH_ACTION_REPAIR_COMPILE,
                    (int32_t)count - 1, last->subtask, "failed in stage %s", stage);
         return;
     }
-    decide(out, builds(last->failed_stage) ? STITCH_ACTION_REPAIR_CORRECTNESS : STITCH_ACTION_REPAIR_COMPILE, (int32_t)count - 1,
-           last->subtask, "failed in stage %s", stage);
+    decide(out, builds(last->failed_stage) ? STITCH_ACTION_REPAIR_CORRECTNESS : STITCH_ACTION_REPAIR_COMPILE,
+           (int32_t)count - 1, last->subtask, "failed in stage %s", stage);
 }
 
 static void after_success(int32_t plans, const stitch_policy *p, const state *s, stitch_decision *out)
 {
     if (s->stagnant >= p->stagnation) {
         if (plans < p->max_plans)
-            decide(out, STITCH_ACTION_REPLAN, s->best, -1, "%d attempts without a gain of %.0f %%", s->stagnant, p->min_gain * 100);
-        else
-            decide(out, STITCH_ACTION_STOP, s->best, -1, "%d attempts without a gain of %.0f %% and no plan left", s->stagnant,
+            decide(out, STITCH_ACTION_REPLAN, s->best, -1, "%d attempts without a gain of %.0f %%", s->stagnant,
                    p->min_gain * 100);
+        else
+            decide(out, STITCH_ACTION_STOP, s->best, -1, "%d attempts without a gain of %.0f %% and no plan left",
+                   s->stagnant, p->min_gain * 100);
         return;
     }
     int32_t subtask = p->subtasks > 0 ? s->optimised % p->subtasks : -1;
     decide(out, STITCH_ACTION_OPTIMISE, s->best, subtask, "correct: make it faster");
 }
 
-int stitch_next(const stitch_attempt *attempts, size_t count, int32_t plans, const stitch_policy *policy, stitch_decision *out,
-                stitch_error **err)
+int stitch_next(const stitch_attempt *attempts, size_t count, int32_t plans, const stitch_policy *policy,
+                stitch_decision *out, stitch_error **err)
 {
     stitch_policy p = STITCH_POLICY_INIT;
     int rc;
@@ -160,9 +164,10 @@ int stitch_next(const stitch_attempt *attempts, size_t count, int32_t plans, con
         return stitch__err(NULL, err, STITCH_E_INVALID, "stitch_next: attempts and out must not be NULL");
     if (policy && (rc = stitch__options_copy(NULL, &p, sizeof(p), policy, "stitch_policy", err)) != STITCH_OK)
         return rc;
-    if (p.max_attempts < 0 || p.max_repairs < 0 || p.stagnation < 0 || p.max_plans < 0 || p.subtasks < 0 || !(p.target_speedup >= 0) ||
-        !(p.min_gain >= 0) || plans < 0)
-        return stitch__err(NULL, err, STITCH_E_INVALID, "stitch_next: the policy's values and plans must not be negative");
+    if (p.max_attempts < 0 || p.max_repairs < 0 || p.stagnation < 0 || p.max_plans < 0 || p.subtasks < 0 ||
+        !(p.target_speedup >= 0) || !(p.min_gain >= 0) || plans < 0)
+        return stitch__err(NULL, err, STITCH_E_INVALID,
+                           "stitch_next: the policy's values and plans must not be negative");
     if ((rc = check_history(attempts, count, plans, err)) != STITCH_OK)
         return rc;
     p.max_attempts = p.max_attempts ? p.max_attempts : 15;

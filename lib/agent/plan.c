@@ -8,8 +8,8 @@ enum { MAX_SUBTASKS = 64, MAX_TEXT = 16384 };
 
 extern const char stitch__schema_plan_schema[];
 
-static int read_text(const stitch_context *ctx, stitch__arena *arena, const json_t *obj, const stitch__jpath *at, const char *key,
-                     const char **out, stitch_error **err)
+static int read_text(const stitch_context *ctx, stitch__arena *arena, const json_t *obj, const stitch__jpath *at,
+                     const char *key, const char **out, stitch_error **err)
 {
     const char *text = NULL;
     int rc = stitch__json_string(ctx, obj, at, key, true, &text, err);
@@ -23,8 +23,8 @@ static int read_text(const stitch_context *ctx, stitch__arena *arena, const json
     return *out ? STITCH_OK : stitch__err_nomem(ctx, err);
 }
 
-static int check_after(const stitch_context *ctx, const json_t *list, const stitch_plan_doc *plan, size_t before, const stitch__jpath *at,
-                       stitch_error **err)
+static int check_after(const stitch_context *ctx, const json_t *list, const stitch_plan_doc *plan, size_t before,
+                       const stitch__jpath *at, stitch_error **err)
 {
     if (!list)
         return STITCH_OK;
@@ -34,7 +34,8 @@ static int check_after(const stitch_context *ctx, const json_t *list, const stit
         stitch__jpath here = {at, NULL, i};
         const char *id = json_string_value(json_array_get(list, i));
         if (!id)
-            return stitch__json_err(ctx, &here, err, "expected a sub-task id, found %s", stitch__json_type(json_array_get(list, i)));
+            return stitch__json_err(ctx, &here, err, "expected a sub-task id, found %s",
+                                    stitch__json_type(json_array_get(list, i)));
         bool found = false;
         for (size_t k = 0; k < before && !found; k++)
             found = strcmp(plan->subtasks[k].id, id) == 0;
@@ -44,8 +45,8 @@ static int check_after(const stitch_context *ctx, const json_t *list, const stit
     return STITCH_OK;
 }
 
-static int parse_subtask(const stitch_context *ctx, stitch_plan_doc *plan, size_t index, const json_t *obj, const stitch__jpath *at,
-                         stitch_error **err)
+static int parse_subtask(const stitch_context *ctx, stitch_plan_doc *plan, size_t index, const json_t *obj,
+                         const stitch__jpath *at, stitch_error **err)
 {
     static const char *const keys[] = {"id", "level", "title", "goal", "after", NULL};
     stitch__subtask *s = &plan->subtasks[index];
@@ -82,11 +83,13 @@ static int parse_into(const stitch_context *ctx, stitch_plan_doc *plan, const js
         return rc;
     const json_t *bottlenecks = json_object_get(doc, "bottlenecks"), *tasks = json_object_get(doc, "subtasks");
     if (bottlenecks && !json_is_array(bottlenecks))
-        return stitch__json_err(ctx, &root_list, err, "expected a list of texts, found %s", stitch__json_type(bottlenecks));
+        return stitch__json_err(ctx, &root_list, err, "expected a list of texts, found %s",
+                                stitch__json_type(bottlenecks));
     for (size_t i = 0; i < json_array_size(bottlenecks); i++) {
         stitch__jpath here = {&root_list, NULL, i};
         if (!json_is_string(json_array_get(bottlenecks, i)))
-            return stitch__json_err(ctx, &here, err, "expected a text, found %s", stitch__json_type(json_array_get(bottlenecks, i)));
+            return stitch__json_err(ctx, &here, err, "expected a text, found %s",
+                                    stitch__json_type(json_array_get(bottlenecks, i)));
     }
     if (!json_is_array(tasks) || json_array_size(tasks) == 0 || json_array_size(tasks) > MAX_SUBTASKS)
         return stitch__json_err(ctx, &root_tasks, err, "expected a list of 1 to %d sub-tasks", MAX_SUBTASKS);
@@ -162,7 +165,8 @@ size_t stitch_plan_subtask_count(const stitch_plan_doc *plan)
     return plan ? plan->subtask_count : 0;
 }
 
-int stitch_plan_subtask(const stitch_plan_doc *plan, size_t index, const char **id, const char **level, const char **title, const char **goal)
+int stitch_plan_subtask(const stitch_plan_doc *plan, size_t index, const char **id, const char **level,
+                        const char **title, const char **goal)
 {
     if (!plan || index >= plan->subtask_count)
         return STITCH_E_INVALID;
@@ -179,7 +183,8 @@ int stitch_plan_subtask(const stitch_plan_doc *plan, size_t index, const char **
 }
 
 /* A plan comes as one ```json block, or (structured output) as nothing but the JSON. */
-static int read_plan(stitch_context *ctx, const stitch_reply *reply, void *state, const char **instruction, stitch_error **err)
+static int read_plan(stitch_context *ctx, const stitch_reply *reply, void *state, const char **instruction,
+                     stitch_error **err)
 {
     stitch_plan_doc **plan = state;
     const char *text = stitch_reply_text(reply);
@@ -195,7 +200,8 @@ static int read_plan(stitch_context *ctx, const stitch_reply *reply, void *state
     if (blocks.json)
         rc = stitch_plan_parse(ctx, blocks.json, plan, err);
     else
-        rc = stitch__err_native(ctx, err, STITCH_E_REPLY, STITCH_DOMAIN_REPLY, 0, "the reply holds no ```json block with the plan");
+        rc = stitch__err_native(ctx, err, STITCH_E_REPLY, STITCH_DOMAIN_REPLY, 0,
+                                "the reply holds no ```json block with the plan");
     stitch__blocks_free(&blocks);
     return rc;
 }
@@ -205,10 +211,12 @@ int stitch_plan_options_init(stitch_plan_options *options, size_t struct_size)
     return stitch__options_init(options, struct_size, sizeof(stitch_plan_options));
 }
 
-int stitch_plan(stitch_context *ctx, stitch_task *task, const stitch_plan_options *options, stitch_plan_doc **out, stitch_error **err)
+int stitch_plan(stitch_context *ctx, stitch_task *task, const stitch_plan_options *options, stitch_plan_doc **out,
+                stitch_error **err)
 {
     stitch_plan_options o = STITCH_PLAN_OPTIONS_INIT;
-    char *interface = NULL, *device = NULL, *device_stable = NULL, *history = NULL, *history_stable = NULL, *prompt = NULL;
+    char *interface = NULL, *device = NULL, *device_stable = NULL, *history = NULL, *history_stable = NULL,
+         *prompt = NULL;
     char fingerprint[65];
     stitch_plan_doc *plan = NULL;
     stitch__answer answer = {&plan, STITCH_OK, NULL, NULL, NULL, 0, 0};
@@ -223,11 +231,13 @@ int stitch_plan(stitch_context *ctx, stitch_task *task, const stitch_plan_option
     if (options && (rc = stitch__options_copy(ctx, &o, sizeof(o), options, "stitch_plan_options", err)) != STITCH_OK)
         return rc;
     if (o.attempt_count && !o.attempts)
-        return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_plan: attempts must not be NULL when attempt_count is not 0");
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "stitch_plan: attempts must not be NULL when attempt_count is not 0");
     if ((rc = stitch__agent_model(ctx, STITCH_ROLE_PLANNER, &ask.model, err)) != STITCH_OK ||
         (rc = stitch__prompt_interface(ctx, task, &interface, err)) != STITCH_OK ||
         (rc = stitch__prompt_device(ctx, &device, &device_stable, err)) != STITCH_OK ||
-        (rc = stitch__prompt_history(ctx, o.attempts, o.reports, o.attempt_count, &history, &history_stable, err)) != STITCH_OK)
+        (rc = stitch__prompt_history(ctx, o.attempts, o.reports, o.attempt_count, &history, &history_stable, err)) !=
+            STITCH_OK)
         goto out;
     stitch__var vars[] = {
         {"task_name", stitch_task_name(task), NULL},

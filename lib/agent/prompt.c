@@ -62,8 +62,9 @@ int stitch__prompt_interface(stitch_context *ctx, const stitch_task *task, char 
     put_tensors(&b, in, STITCH_TENSOR_STATE, "States (kept between runs)");
     put_tensors(&b, in, STITCH_TENSOR_OUTPUT, "Outputs");
     stitch_task_tolerance(task, &atol, &rtol);
-    stitch__buf_printf(&b, "\nTolerance: every element within %g + %g * |expected| of a float64 oracle. Precision policy: %s.", atol,
-                       rtol, precision_text(stitch_task_precision(task)));
+    stitch__buf_printf(
+        &b, "\nTolerance: every element within %g + %g * |expected| of a float64 oracle. Precision policy: %s.", atol,
+        rtol, precision_text(stitch_task_precision(task)));
     *out = stitch__buf_take(&b, NULL);
     return *out ? STITCH_OK : stitch__err_nomem(ctx, err);
 }
@@ -78,12 +79,13 @@ int stitch__prompt_device(stitch_context *ctx, char **facts, char **stable, stit
     if ((rc = stitch_device_query(ctx, &d, err)) != STITCH_OK)
         return rc;
     stitch__buf_init(&b, ctx);
-    stitch__buf_printf(&b,
-                       "%s, compiled for %s: %d multiprocessors, %.1f GB memory, %.0f MiB L2, up to %.0f KiB shared memory a block "
-                       "(%.0f KiB a multiprocessor), %d threads a block at most.",
-                       d.name, d.arch, d.multiprocessors, (double)d.memory_bytes / 1e9, (double)d.l2_bytes / 1048576.0,
-                       (double)d.shared_bytes_per_block_optin / 1024.0, (double)d.shared_bytes_per_multiprocessor / 1024.0,
-                       d.max_threads_per_block);
+    stitch__buf_printf(
+        &b,
+        "%s, compiled for %s: %d multiprocessors, %.1f GB memory, %.0f MiB L2, up to %.0f KiB shared memory a block "
+        "(%.0f KiB a multiprocessor), %d threads a block at most.",
+        d.name, d.arch, d.multiprocessors, (double)d.memory_bytes / 1e9, (double)d.l2_bytes / 1048576.0,
+        (double)d.shared_bytes_per_block_optin / 1024.0, (double)d.shared_bytes_per_multiprocessor / 1024.0,
+        d.max_threads_per_block);
     *facts = stitch__buf_take(&b, NULL);
     *stable = stitch__strdup(ctx, d.arch);
     if (*facts && *stable)
@@ -133,8 +135,8 @@ int stitch__prompt_program(stitch_context *ctx, const stitch_candidate *candidat
     return *out ? STITCH_OK : stitch__err_nomem(ctx, err);
 }
 
-int stitch__prompt_history(stitch_context *ctx, const stitch_attempt *attempts, const stitch_report *const *reports, size_t count,
-                           char **out, char **stable, stitch_error **err)
+int stitch__prompt_history(stitch_context *ctx, const stitch_attempt *attempts, const stitch_report *const *reports,
+                           size_t count, char **out, char **stable, stitch_error **err)
 {
     stitch__buf text, fixed;
     char *feedback = NULL;

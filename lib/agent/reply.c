@@ -52,7 +52,8 @@ static block_kind kind_of(const char *info, size_t len)
         const char *word;
         block_kind kind;
     } words[] = {
-        {"cuda", BLOCK_CUDA}, {"cu", BLOCK_CUDA}, {"cpp", BLOCK_CPP}, {"c++", BLOCK_CPP}, {"c", BLOCK_CPP}, {"json", BLOCK_JSON},
+        {"cuda", BLOCK_CUDA}, {"cu", BLOCK_CUDA}, {"cpp", BLOCK_CPP},
+        {"c++", BLOCK_CPP},   {"c", BLOCK_CPP},   {"json", BLOCK_JSON},
     };
     size_t word = 0;
     while (word < len && info[word] != ' ' && info[word] != '\t' && info[word] != '{' && info[word] != ',')
@@ -71,7 +72,8 @@ void stitch__blocks_free(stitch__blocks *b)
     stitch__zero_free(b->notes);
 }
 
-static int take_block(const stitch_context *ctx, char **slot, const char *kind, const char *text, size_t len, stitch_error **err)
+static int take_block(const stitch_context *ctx, char **slot, const char *kind, const char *text, size_t len,
+                      stitch_error **err)
 {
     if (*slot)
         return stitch__err_native(ctx, err, STITCH_E_REPLY, STITCH_DOMAIN_REPLY, 0,
@@ -111,7 +113,8 @@ int stitch__reply_split(const stitch_context *ctx, const char *text, stitch__blo
         }
         if (!closed) {
             rc = stitch__err_native(ctx, err, STITCH_E_REPLY, STITCH_DOMAIN_REPLY, 0,
-                                    "the ```%.*s block is not closed: the reply was cut off", (int)(info_len < 16 ? info_len : 16), info);
+                                    "the ```%.*s block is not closed: the reply was cut off",
+                                    (int)(info_len < 16 ? info_len : 16), info);
             goto out;
         }
         if (kind == BLOCK_CUDA)

@@ -5,7 +5,8 @@
 #include "agent/agent.h"
 
 /* Built-in templates: X(name). Each is lib/agent/prompts/<name>.md. */
-#define PROMPT_LIST(X) X(system) X(plan) X(code_draft) X(code_repair_compile) X(code_repair_correctness) X(code_optimise) X(format_repair)
+#define PROMPT_LIST(X)                                                                                                 \
+    X(system) X(plan) X(code_draft) X(code_repair_compile) X(code_repair_correctness) X(code_optimise) X(format_repair)
 
 #define PROMPT_EXTERN(name) extern const char stitch__prompt_##name[];
 PROMPT_LIST(PROMPT_EXTERN)
@@ -72,7 +73,8 @@ int stitch__agent_model(stitch_context *ctx, int role, stitch_model **out, stitc
         return rc;
     *out = s->models[role] ? s->models[role] : s->models[STITCH_ROLE_CODER];
     if (!*out)
-        return stitch__err(ctx, err, STITCH_E_STATE, "there is no model for the %s: call stitch_context_set_model() first", names[role]);
+        return stitch__err(ctx, err, STITCH_E_STATE,
+                           "there is no model for the %s: call stitch_context_set_model() first", names[role]);
     return STITCH_OK;
 }
 

@@ -33,12 +33,12 @@ static int fail_at(const renderer *r, const char *at, const char *what, const ch
     size_t line = 1;
     for (const char *c = r->text; c < at; c++)
         line += *c == '\n';
-    return stitch__err(r->ctx, r->err, STITCH_E_FORMAT, "prompt template %s, line %zu: %s {{%.*s}}", r->name, line, what,
-                       (int)(len < 64 ? len : 64), tag);
+    return stitch__err(r->ctx, r->err, STITCH_E_FORMAT, "prompt template %s, line %zu: %s {{%.*s}}", r->name, line,
+                       what, (int)(len < 64 ? len : 64), tag);
 }
 
-int stitch__template_render(const stitch_context *ctx, const char *name, const char *text, const stitch__var *vars, size_t count,
-                            bool stable, char **out, stitch_error **err)
+int stitch__template_render(const stitch_context *ctx, const char *name, const char *text, const stitch__var *vars,
+                            size_t count, bool stable, char **out, stitch_error **err)
 {
     enum { MAX_DEPTH = 8 };
     renderer r = {ctx, name, text, vars, count, stable, err};
@@ -89,7 +89,8 @@ int stitch__template_render(const stitch_context *ctx, const char *name, const c
         p = end + 2;
     }
     if (depth) {
-        rc = fail_at(&r, text + strlen(text), "section is not closed:", open[depth - 1]->name, strlen(open[depth - 1]->name));
+        rc = fail_at(&r, text + strlen(text), "section is not closed:", open[depth - 1]->name,
+                     strlen(open[depth - 1]->name));
         goto out;
     }
     *out = stitch__buf_take(&b, NULL);

@@ -60,13 +60,14 @@ static int encode_map(stitch_executor *x, const stitch__exec_plan *plan, const s
             strides[i] = (cuuint64_t)v.strides[n - 2 - i] * stitch_dtype_size(dtype);
     }
     CUresult r = x->dev->drv->TensorMapEncodeTiled(
-        out, map_type(dtype), (cuuint32_t)n, (void *)(uintptr_t)stitch__encode_address(x, plan, &v.buffer), shape, strides, box, ones,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, (CUtensorMapSwizzle)map->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        out, map_type(dtype), (cuuint32_t)n, (void *)(uintptr_t)stitch__encode_address(x, plan, &v.buffer), shape,
+        strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, (CUtensorMapSwizzle)map->swizzle,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return stitch__cu_checkf(x->dev, r, err, "cuTensorMapEncodeTiled (%s.%s)", step->place, field);
 }
 
-static int encode_arg(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, size_t index, const stitch__arg *arg,
-                      stitch__arg_value *out, stitch_error **err)
+static int encode_arg(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, size_t index,
+                      const stitch__arg *arg, stitch__arg_value *out, stitch_error **err)
 {
     char field[32], why[96] = "";
     stitch__range range;
@@ -89,7 +90,8 @@ static int encode_arg(stitch_executor *x, const stitch__exec_plan *plan, const s
     return STITCH_OK;
 }
 
-static int encode_kernel(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream, stitch_error **err)
+static int encode_kernel(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream,
+                         stitch_error **err)
 {
     const stitch__kernel_step *k = step->u.kernel;
     const stitch__driver *drv = x->dev->drv;
@@ -126,9 +128,11 @@ static int encode_kernel(stitch_executor *x, const stitch__exec_plan *plan, cons
         a->value.clusterDim.x = (unsigned)v.cluster[0];
         a->value.clusterDim.y = (unsigned)v.cluster[1];
         a->value.clusterDim.z = (unsigned)v.cluster[2];
-        if (v.cluster[0] * v.cluster[1] * v.cluster[2] > 8) { /* what every device of the kind can do without being asked */
+        if (v.cluster[0] * v.cluster[1] * v.cluster[2] >
+            8) { /* what every device of the kind can do without being asked */
             CUresult r = drv->FuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
-            if ((rc = stitch__cu_checkf(x->dev, r, err, "%s: a cluster of more than 8 blocks", step->place)) != STITCH_OK)
+            if ((rc = stitch__cu_checkf(x->dev, r, err, "%s: a cluster of more than 8 blocks", step->place)) !=
+                STITCH_OK)
                 return rc;
         }
     }
@@ -143,22 +147,26 @@ static int encode_kernel(stitch_executor *x, const stitch__exec_plan *plan, cons
         a->value.programmaticStreamSerializationAllowed = 1;
     }
     x->encoded++;
-    return stitch__cu_checkf(x->dev, drv->LaunchKernelEx(&config, f, x->arg_pointers, NULL), err, "%s: launch of %s", step->place, k->name);
+    return stitch__cu_checkf(x->dev, drv->LaunchKernelEx(&config, f, x->arg_pointers, NULL), err, "%s: launch of %s",
+                             step->place, k->name);
 }
 
 /* ---- copies, fills, operators ---- */
 
-static int encode_copy(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream, stitch_error **err)
+static int encode_copy(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream,
+                       stitch_error **err)
 {
     const stitch__copy_step *c = step->u.copy;
     stitch__range from, to;
     int64_t count;
 
-    if (!stitch__eval_ref(&x->session, step, "copy.from", &c->from, &from) || !stitch__eval_ref(&x->session, step, "copy.to", &c->to, &to) ||
+    if (!stitch__eval_ref(&x->session, step, "copy.from", &c->from, &from) ||
+        !stitch__eval_ref(&x->session, step, "copy.to", &c->to, &to) ||
         !stitch__eval_count(&x->session, step, c->count, &from, &count))
         return eval_failed(x, err);
     size_t bytes = (size_t)count * stitch_dtype_size(x->doc->tensors[from.tensor].dtype);
-    CUresult r = x->dev->drv->MemcpyDtoDAsync(stitch__encode_address(x, plan, &to), stitch__encode_address(x, plan, &from), bytes, stream);
+    CUresult r = x->dev->drv->MemcpyDtoDAsync(stitch__encode_address(x, plan, &to),
+                                              stitch__encode_address(x, plan, &from), bytes, stream);
     x->encoded++;
     return stitch__cu_checkf(x->dev, r, err, "%s: copy", step->place);
 }
@@ -185,7 +193,8 @@ static bool fill_bits(int dtype, const stitch__fill_step *f, uint64_t *bits)
     }
 }
 
-static int encode_fill(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream, stitch_error **err)
+static int encode_fill(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream,
+                       stitch_error **err)
 {
     const stitch__fill_step *f = step->u.fill;
     const stitch__driver *drv = x->dev->drv;
@@ -199,7 +208,8 @@ static int encode_fill(stitch_executor *x, const stitch__exec_plan *plan, const 
         return eval_failed(x, err);
     int dtype = x->doc->tensors[range.tensor].dtype;
     if (!fill_bits(dtype, f, &bits))
-        return stitch__err(x->ctx, err, STITCH_E_UNSUPPORTED, "%s.fill.value: only 0 can be filled into %s", step->place, stitch_dtype_name(dtype));
+        return stitch__err(x->ctx, err, STITCH_E_UNSUPPORTED, "%s.fill.value: only 0 can be filled into %s",
+                           step->place, stitch_dtype_name(dtype));
     CUdeviceptr at = stitch__encode_address(x, plan, &range);
     x->encoded++;
     switch (stitch_dtype_size(dtype)) {
@@ -218,7 +228,8 @@ static int encode_fill(stitch_executor *x, const stitch__exec_plan *plan, const 
     return stitch__cu_checkf(x->dev, r, err, "%s: fill", step->place);
 }
 
-static int encode_op(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream, stitch_error **err)
+static int encode_op(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream,
+                     stitch_error **err)
 {
     const stitch__op_step *o = step->u.op;
     const stitch_op *op = NULL;
@@ -228,7 +239,8 @@ static int encode_op(stitch_executor *x, const stitch__exec_plan *plan, const st
     for (size_t i = 0; i < x->op_count && !op; i++)
         op = strcmp(x->ops[i].name, o->name) == 0 ? &x->ops[i] : NULL;
     if (!op)
-        return stitch__err(x->ctx, err, STITCH_E_NOT_FOUND, "%s: the host registered no operator '%s'", step->place, o->name);
+        return stitch__err(x->ctx, err, STITCH_E_NOT_FOUND, "%s: the host registered no operator '%s'", step->place,
+                           o->name);
     for (size_t i = 0; i < o->arg_count; i++) {
         const stitch__arg *a = &o->args[i];
         stitch__range range;
@@ -253,15 +265,15 @@ static int encode_op(stitch_executor *x, const stitch__exec_plan *plan, const st
     }
     x->encoded++;
     int rc = op->fn(stream, args, o->arg_count, o->attrs ? o->attrs : "{}", op->userdata);
-    return rc ? stitch__err(x->ctx, err, rc < 0 ? rc : STITCH_E_INTERNAL, "%s: the host's operator '%s' failed: %s", step->place, o->name,
-                            stitch_status_text(rc))
+    return rc ? stitch__err(x->ctx, err, rc < 0 ? rc : STITCH_E_INTERNAL, "%s: the host's operator '%s' failed: %s",
+                            step->place, o->name, stitch_status_text(rc))
               : STITCH_OK;
 }
 
 /* ---- lists ---- */
 
-static int encode_step(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream, size_t lane,
-                       stitch_error **err)
+static int encode_step(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream,
+                       size_t lane, stitch_error **err)
 {
     int64_t count;
     int rc = STITCH_OK;
@@ -285,9 +297,11 @@ static int encode_step(stitch_executor *x, const stitch__exec_plan *plan, const 
     return rc;
 }
 
-/* A list with dependencies: steps go to lanes; events carry the edges from lane to lane. A step takes the lane of a step it waits for
- * if nothing else has continued there, else a free one. Everything joins the stream again at the end. */
-static int encode_graph(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, CUstream stream, stitch_error **err)
+/* A list with dependencies: steps go to lanes; events carry the edges from lane to lane. A step takes the lane of a
+ * step it waits for if nothing else has continued there, else a free one. Everything joins the stream again at the end.
+ */
+static int encode_graph(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, CUstream stream,
+                        stitch_error **err)
 {
     const stitch__driver *drv = x->dev->drv;
     CUevent start = x->events[0], *done = x->events + 1;
@@ -319,7 +333,8 @@ static int encode_graph(stitch_executor *x, const stitch__exec_plan *plan, const
         }
         if ((rc = stitch__cu_checkf(x->dev, r, err, "%s: cuStreamWaitEvent", step->place)) != STITCH_OK ||
             (rc = encode_step(x, plan, step, s, mine, err)) != STITCH_OK ||
-            (rc = stitch__cu_checkf(x->dev, drv->EventRecord(done[i], s), err, "%s: cuEventRecord", step->place)) != STITCH_OK)
+            (rc = stitch__cu_checkf(x->dev, drv->EventRecord(done[i], s), err, "%s: cuEventRecord", step->place)) !=
+                STITCH_OK)
             return rc;
         last[mine] = i + 1;
         lane_of[i] = (uint32_t)mine;
@@ -331,8 +346,8 @@ static int encode_graph(stitch_executor *x, const stitch__exec_plan *plan, const
     return rc;
 }
 
-int stitch__encode_steps(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, CUstream stream, size_t lane,
-                         stitch_error **err)
+int stitch__encode_steps(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, CUstream stream,
+                         size_t lane, stitch_error **err)
 {
     if (list->graph && !x->in_graph && list->count < x->event_count) {
         x->in_graph = true; /* lists inside share the events and lanes: they run in order, in their step's lane */
@@ -352,14 +367,17 @@ int stitch__encode_steps(stitch_executor *x, const stitch__exec_plan *plan, cons
 
 enum { MAX_GRAPH_STEPS = 1024 };
 
-/* The longest list with dependencies (up to what encode_graph() takes; longer ones run in order), and the most arguments. */
+/* The longest list with dependencies (up to what encode_graph() takes; longer ones run in order), and the most
+ * arguments. */
 static void measure(const stitch__steps *list, size_t *steps, size_t *args)
 {
     if (list->graph && list->count <= MAX_GRAPH_STEPS && list->count > *steps)
         *steps = list->count;
     for (size_t i = 0; i < list->count; i++) {
         const stitch__step *s = &list->items[i];
-        size_t n = s->kind == STITCH__STEP_KERNEL ? s->u.kernel->arg_count : s->kind == STITCH__STEP_OP ? s->u.op->arg_count : 0;
+        size_t n = s->kind == STITCH__STEP_KERNEL ? s->u.kernel->arg_count
+                   : s->kind == STITCH__STEP_OP   ? s->u.op->arg_count
+                                                  : 0;
         *args = n > *args ? n : *args;
         if (s->kind == STITCH__STEP_REPEAT)
             measure(&s->u.repeat->steps, steps, args);

@@ -6,7 +6,7 @@
 
 enum { DEFAULT_PLANS = 4, MAX_PLANS = 256, BIND_ALIGNMENT = 16 };
 #define DEFAULT_LIBRARY_WORKSPACE (UINT64_C(32) << 20)
-#define DEFAULT_MAX_WORKSPACE (UINT64_C(64) << 30)
+#define DEFAULT_MAX_WORKSPACE     (UINT64_C(64) << 30)
 
 int stitch_executor_options_init(stitch_executor_options *options, size_t struct_size)
 {
@@ -19,8 +19,9 @@ int stitch_executor_options_init(stitch_executor_options *options, size_t struct
 static int copy_program(stitch_executor *x, stitch_program *p, stitch_error **err)
 {
     stitch_context *ctx = x->ctx;
-    stitch_program_limits limits = {sizeof(limits),        p->limits.source_bytes,    p->limits.json_bytes, p->limits.steps,
-                                    p->limits.launches, p->limits.workspace_bytes, p->limits.file_bytes};
+    stitch_program_limits limits = {sizeof(limits),      p->limits.source_bytes, p->limits.json_bytes,
+                                    p->limits.steps,     p->limits.launches,     p->limits.workspace_bytes,
+                                    p->limits.file_bytes};
     int rc = stitch_program_parse(ctx, p->source, p->json, &limits, &x->program, err);
     if (rc)
         return rc;
@@ -28,7 +29,8 @@ static int copy_program(stitch_executor *x, stitch_program *p, stitch_error **er
     if ((rc = stitch__interface_copy(p->iface, &q->iface, err)) != STITCH_OK)
         return rc;
     for (size_t i = 0; i < x->options.dim_count; i++) {
-        if ((rc = stitch_interface_set_dim(q->iface, x->options.dim_names[i], x->options.dim_values[i], err)) != STITCH_OK)
+        if ((rc = stitch_interface_set_dim(q->iface, x->options.dim_names[i], x->options.dim_values[i], err)) !=
+            STITCH_OK)
             return rc;
     }
     x->doc = &q->doc;
@@ -83,7 +85,8 @@ static int copy_ops(stitch_executor *x, stitch_error **err)
     for (size_t i = 0; i < x->options.op_count; i++) {
         const stitch_op *op = &x->options.ops[i];
         if (!op->name || !op->fn)
-            return stitch__err(x->ctx, err, STITCH_E_INVALID, "stitch_executor_options: operator %zu has no name or no function", i);
+            return stitch__err(x->ctx, err, STITCH_E_INVALID,
+                               "stitch_executor_options: operator %zu has no name or no function", i);
         char *name = stitch__strdup(x->ctx, op->name);
         if (!name)
             return stitch__err_nomem(x->ctx, err);
@@ -101,7 +104,8 @@ static int check_ops(const stitch_executor *x, const stitch__steps *list, stitch
         for (size_t k = 0; k < x->op_count && !found; k++)
             found = strcmp(x->ops[k].name, s->u.op->name) == 0;
         if (!found)
-            rc = stitch__err(x->ctx, err, STITCH_E_NOT_FOUND, "%s: the host registered no operator '%s'", s->place, s->u.op->name);
+            rc = stitch__err(x->ctx, err, STITCH_E_NOT_FOUND, "%s: the host registered no operator '%s'", s->place,
+                             s->u.op->name);
         else if (s->kind == STITCH__STEP_REPEAT)
             rc = check_ops(x, &s->u.repeat->steps, err);
     }
@@ -111,7 +115,8 @@ static int check_ops(const stitch_executor *x, const stitch__steps *list, stitch
 static int check_options(stitch_context *ctx, stitch_executor_options *o, stitch_error **err)
 {
     if ((o->dim_count && (!o->dim_names || !o->dim_values)) || (o->op_count && !o->ops))
-        return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_executor_options: dims and ops must not be NULL when their count is not 0");
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "stitch_executor_options: dims and ops must not be NULL when their count is not 0");
     if (o->max_plans < 0 || o->max_plans > MAX_PLANS)
         return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_executor_options: max_plans must be 0 to %d", MAX_PLANS);
     o->max_plans = o->max_plans ? o->max_plans : DEFAULT_PLANS;
@@ -120,7 +125,8 @@ static int check_options(stitch_context *ctx, stitch_executor_options *o, stitch
     return STITCH_OK;
 }
 
-int stitch_executor_new(stitch_context *ctx, stitch_program *p, const stitch_executor_options *options, stitch_executor **out, stitch_error **err)
+int stitch_executor_new(stitch_context *ctx, stitch_program *p, const stitch_executor_options *options,
+                        stitch_executor **out, stitch_error **err)
 {
     stitch_executor_options o = STITCH_EXECUTOR_OPTIONS_INIT;
     stitch_executor *x;
@@ -131,12 +137,15 @@ int stitch_executor_new(stitch_context *ctx, stitch_program *p, const stitch_exe
     *out = NULL;
     if (!ctx || !p)
         return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_executor_new: context and program must not be NULL");
-    if (options && (rc = stitch__options_copy(ctx, &o, sizeof(o), options, "stitch_executor_options", err)) != STITCH_OK)
+    if (options &&
+        (rc = stitch__options_copy(ctx, &o, sizeof(o), options, "stitch_executor_options", err)) != STITCH_OK)
         return rc;
     if ((rc = check_options(ctx, &o, err)) != STITCH_OK)
         return rc;
     if (!p->iface)
-        return stitch__err(ctx, err, STITCH_E_STATE, "the program has no interface: call stitch_program_validate() first, or load a saved program");
+        return stitch__err(
+            ctx, err, STITCH_E_STATE,
+            "the program has no interface: call stitch_program_validate() first, or load a saved program");
     x = stitch__calloc(ctx, 1, sizeof(*x));
     if (!x)
         return stitch__err_nomem(ctx, err);
@@ -145,14 +154,16 @@ int stitch_executor_new(stitch_context *ctx, stitch_program *p, const stitch_exe
     x->bind_epoch = x->weights_epoch = 1;
     x->dims_changed = true;
     stitch__findings_init(&x->findings, ctx);
-    if ((rc = stitch__device_get(ctx, &x->dev, err)) != STITCH_OK || (rc = stitch__device_enter(x->dev, err)) != STITCH_OK) {
+    if ((rc = stitch__device_get(ctx, &x->dev, err)) != STITCH_OK ||
+        (rc = stitch__device_enter(x->dev, err)) != STITCH_OK) {
         x->dev = NULL;
         stitch_executor_free(x);
         return rc;
     }
     if ((rc = copy_program(x, p, err)) == STITCH_OK && (rc = copy_ops(x, err)) == STITCH_OK &&
-        (rc = check_ops(x, &x->doc->prepare, err)) == STITCH_OK && (rc = check_ops(x, &x->doc->run, err)) == STITCH_OK &&
-        (rc = load_code(x, p, err)) == STITCH_OK && (rc = stitch__encode_setup(x, err)) == STITCH_OK) {
+        (rc = check_ops(x, &x->doc->prepare, err)) == STITCH_OK &&
+        (rc = check_ops(x, &x->doc->run, err)) == STITCH_OK && (rc = load_code(x, p, err)) == STITCH_OK &&
+        (rc = stitch__encode_setup(x, err)) == STITCH_OK) {
         x->bound = stitch__calloc(ctx, x->iface->tensor_count + 1, sizeof(*x->bound));
         x->bound_bytes = stitch__calloc(ctx, x->iface->tensor_count + 1, sizeof(*x->bound_bytes));
         x->plans = stitch__calloc(ctx, (size_t)o.max_plans, sizeof(*x->plans));
@@ -223,7 +234,8 @@ int stitch_executor_set_dim(stitch_executor *x, const char *name, int64_t value,
 int stitch_executor_slot(const stitch_executor *x, const char *name, size_t *slot, stitch_error **err)
 {
     if (!x || !name || !slot)
-        return stitch__err(NULL, err, STITCH_E_INVALID, "stitch_executor_slot: executor, name and slot must not be NULL");
+        return stitch__err(NULL, err, STITCH_E_INVALID,
+                           "stitch_executor_slot: executor, name and slot must not be NULL");
     if (stitch_interface_find(x->iface, name, slot) != STITCH_OK)
         return stitch__err(x->ctx, err, STITCH_E_NOT_FOUND, "the program has no tensor '%.255s'", name);
     return STITCH_OK;
@@ -232,15 +244,19 @@ int stitch_executor_slot(const stitch_executor *x, const char *name, size_t *slo
 int stitch_executor_bind(stitch_executor *x, size_t slot, stitch_device_ptr ptr, uint64_t bytes, stitch_error **err)
 {
     if (!x || slot >= x->iface->tensor_count)
-        return stitch__err(x ? x->ctx : NULL, err, STITCH_E_INVALID, "stitch_executor_bind: there is no slot %zu", slot);
+        return stitch__err(x ? x->ctx : NULL, err, STITCH_E_INVALID, "stitch_executor_bind: there is no slot %zu",
+                           slot);
     const stitch__iface_tensor *t = &x->iface->tensors[slot];
     if (!ptr || ptr % BIND_ALIGNMENT)
-        return stitch__err(x->ctx, err, STITCH_E_INVALID, "%s: the device pointer 0x%" PRIx64 " is not aligned to %d bytes", t->name, ptr,
+        return stitch__err(x->ctx, err, STITCH_E_INVALID,
+                           "%s: the device pointer 0x%" PRIx64 " is not aligned to %d bytes", t->name, ptr,
                            BIND_ALIGNMENT);
     if (t->problem)
-        return stitch__err(x->ctx, err, STITCH_E_STATE, "%s: its shape does not work out for the current dims: %s", t->name, t->problem);
+        return stitch__err(x->ctx, err, STITCH_E_STATE, "%s: its shape does not work out for the current dims: %s",
+                           t->name, t->problem);
     if (bytes < t->bytes)
-        return stitch__err(x->ctx, err, STITCH_E_INVALID, "%s: %" PRIu64 " bytes were bound, it has %" PRIu64, t->name, bytes, t->bytes);
+        return stitch__err(x->ctx, err, STITCH_E_INVALID, "%s: %" PRIu64 " bytes were bound, it has %" PRIu64, t->name,
+                           bytes, t->bytes);
     x->bound_bytes[slot] = bytes;
     if (x->bound[slot] == ptr)
         return STITCH_OK;
@@ -251,7 +267,8 @@ int stitch_executor_bind(stitch_executor *x, size_t slot, stitch_device_ptr ptr,
     return STITCH_OK;
 }
 
-int stitch_executor_bind_name(stitch_executor *x, const char *name, stitch_device_ptr ptr, uint64_t bytes, stitch_error **err)
+int stitch_executor_bind_name(stitch_executor *x, const char *name, stitch_device_ptr ptr, uint64_t bytes,
+                              stitch_error **err)
 {
     size_t slot;
     int rc = stitch_executor_slot(x, name, &slot, err);
@@ -265,7 +282,8 @@ static int check_bound(const stitch_executor *x, stitch_error **err)
         if (!x->bound[i])
             return stitch__err(x->ctx, err, STITCH_E_STATE, "%s is not bound", t->name);
         if (x->bound_bytes[i] < t->bytes)
-            return stitch__err(x->ctx, err, STITCH_E_STATE, "%s: %" PRIu64 " bytes are bound, with the current dims it has %" PRIu64, t->name,
+            return stitch__err(x->ctx, err, STITCH_E_STATE,
+                               "%s: %" PRIu64 " bytes are bound, with the current dims it has %" PRIu64, t->name,
                                x->bound_bytes[i], t->bytes);
     }
     return STITCH_OK;
@@ -289,7 +307,8 @@ static int prepare(stitch_executor *x, CUstream stream, stitch_error **err)
     }
     if ((rc = stitch__gemm_setup(x, p, &x->doc->run, err)) != STITCH_OK)
         return rc;
-    if (!x->options.no_graph && (!p->graph || p->bind_epoch != x->bind_epoch) && (rc = stitch__plan_graph(x, p, err)) != STITCH_OK)
+    if (!x->options.no_graph && (!p->graph || p->bind_epoch != x->bind_epoch) &&
+        (rc = stitch__plan_graph(x, p, err)) != STITCH_OK)
         return rc;
     x->current = p;
     x->dims_changed = false;
@@ -342,7 +361,8 @@ int stitch_executor_run(stitch_executor *x, stitch_stream stream, stitch_error *
         return stitch__err(x->ctx, err, STITCH_E_STATE, "%s: call stitch_executor_prepare() first",
                            x->current ? "a dim has changed" : "the executor is not prepared");
     if (x->current->weights_epoch != x->weights_epoch)
-        return stitch__err(x->ctx, err, STITCH_E_STATE, "a weight was bound to other memory: call stitch_executor_prepare() first");
+        return stitch__err(x->ctx, err, STITCH_E_STATE,
+                           "a weight was bound to other memory: call stitch_executor_prepare() first");
     if ((rc = stitch__device_enter(x->dev, err)) != STITCH_OK)
         return rc;
     rc = run(x, x->current, (CUstream)stream, err);

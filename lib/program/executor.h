@@ -2,8 +2,8 @@
  *
  * Private parts of the executor: plans keyed by dims, encoding of steps, products.
  *
- * A plan belongs to one setting of the dims. It owns the workspace and the CUDA graph. Encoding walks the steps with a session (program.h) and
- * enqueues them on a stream: the caller's for `prepare`, a capturing one for `run`.
+ * A plan belongs to one setting of the dims. It owns the workspace and the CUDA graph. Encoding walks the steps with a
+ * session (program.h) and enqueues them on a stream: the caller's for `prepare`, a capturing one for `run`.
  */
 #ifndef STITCH_LIB_PROGRAM_EXECUTOR_H
 #define STITCH_LIB_PROGRAM_EXECUTOR_H
@@ -16,12 +16,12 @@ enum {
 };
 
 typedef struct stitch__exec_plan {
-    int64_t *dims;           /* of the interface, in its order */
-    CUdeviceptr *buffers;    /* one a buffer of the doc */
+    int64_t *dims;        /* of the interface, in its order */
+    CUdeviceptr *buffers; /* one a buffer of the doc */
     uint64_t workspace_bytes;
-    CUgraphExec graph;       /* NULL: not built yet, or no graph wanted */
-    uint64_t bind_epoch;     /* of the bindings in the graph */
-    uint64_t weights_epoch;  /* of the weights that `prepare` ran with; 0: it has not */
+    CUgraphExec graph;      /* NULL: not built yet, or no graph wanted */
+    uint64_t bind_epoch;    /* of the bindings in the graph */
+    uint64_t weights_epoch; /* of the weights that `prepare` ran with; 0: it has not */
     uint64_t launches, prepare_launches;
     uint64_t last_used;
 } stitch__exec_plan;
@@ -75,10 +75,10 @@ struct stitch_executor {
     stitch__findings findings;
 
     /* encoding */
-    CUstream capture;                     /* lane 0 of captures, and what tuning runs on */
-    CUstream lanes[STITCH__MAX_LANES];    /* [0] is not used: lane 0 is the stream that is encoded to */
-    size_t lane_count;                    /* 1 where no list has dependencies */
-    CUevent *events;                      /* of lists with dependencies: their start, then one a step */
+    CUstream capture;                  /* lane 0 of captures, and what tuning runs on */
+    CUstream lanes[STITCH__MAX_LANES]; /* [0] is not used: lane 0 is the stream that is encoded to */
+    size_t lane_count;                 /* 1 where no list has dependencies */
+    CUevent *events;                   /* of lists with dependencies: their start, then one a step */
     size_t event_count;
     void **arg_pointers;
     void *arg_block;
@@ -103,25 +103,27 @@ typedef struct stitch__arg_value {
 } stitch__arg_value;
 
 /* encode.c: enqueues a list on `stream`, which is lane `lane`. The device is entered and the session is the plan's. */
-int stitch__encode_steps(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, CUstream stream, size_t lane,
-                         stitch_error **err);
+int stitch__encode_steps(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, CUstream stream,
+                         size_t lane, stitch_error **err);
 /* Events and lanes that the doc's lists need. */
 int stitch__encode_setup(stitch_executor *x, stitch_error **err);
 void stitch__encode_teardown(stitch_executor *x);
 CUdeviceptr stitch__encode_address(const stitch_executor *x, const stitch__exec_plan *plan, const stitch__range *r);
 
 /* gemm.c: one product; gemm_lt.c: how cuBLASLt computes it. */
-int stitch__encode_gemm(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream, size_t lane,
-                        stitch_error **err);
+int stitch__encode_gemm(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream,
+                        size_t lane, stitch_error **err);
 /* Makes (and tunes) the entries of all products of a list, so that encoding allocates nothing. */
-int stitch__gemm_setup(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, stitch_error **err);
+int stitch__gemm_setup(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list,
+                       stitch_error **err);
 void stitch__gemm_teardown(stitch_executor *x);
 
 int stitch__lt_open(stitch_executor *x, stitch_error **err);
-int stitch__lt_entry(stitch_executor *x, const stitch__gemm_key *key, const char *place, CUdeviceptr a, CUdeviceptr b, CUdeviceptr bias,
-                     CUdeviceptr d, stitch__gemm_entry **out, stitch_error **err);
-int stitch__lt_run(stitch_executor *x, stitch__gemm_entry *e, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUdeviceptr c, CUdeviceptr bias,
-                   CUstream stream, CUdeviceptr workspace, const char *place, stitch_error **err);
+int stitch__lt_entry(stitch_executor *x, const stitch__gemm_key *key, const char *place, CUdeviceptr a, CUdeviceptr b,
+                     CUdeviceptr bias, CUdeviceptr d, stitch__gemm_entry **out, stitch_error **err);
+int stitch__lt_run(stitch_executor *x, stitch__gemm_entry *e, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d,
+                   CUdeviceptr c, CUdeviceptr bias, CUstream stream, CUdeviceptr workspace, const char *place,
+                   stitch_error **err);
 
 /* plan.c */
 /* The plan for the interface's dims, made if there is none; least recently used ones go. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products: on cuBLASLt, or on the simulator's BLAS; with a kernel of our own for what the library's epilogue cannot do.
+ * Products: on cuBLASLt, or on the simulator's BLAS; with a kernel of our own for what the library's epilogue cannot
+ * do.
  */
 #include "program/executor.h"
 #include "sim/sim_ext.h"
@@ -38,7 +39,8 @@ static bool evaluate(stitch_executor *x, const stitch__step *step, product *p)
     const stitch__gemm_values *v = &p->v;
     p->fused = stitch__gemm_fuses(doc, g);
     bool has_d = g->beta != 0 && v->d.tensor >= 0;
-    int c = storage_type(doc->tensors[v->c.tensor].dtype), d = has_d ? storage_type(doc->tensors[v->d.tensor].dtype) : c;
+    int c = storage_type(doc->tensors[v->c.tensor].dtype),
+        d = has_d ? storage_type(doc->tensors[v->d.tensor].dtype) : c;
     bool same_d = d == c; /* otherwise the kernel of our own adds it */
     memset(k, 0, sizeof(*k));
     k->a_type = storage_type(doc->tensors[v->a.tensor].dtype);
@@ -83,8 +85,8 @@ static CUdeviceptr address_or_0(const stitch_executor *x, const stitch__exec_pla
 
 /* ---- the simulator ---- */
 
-static int run_simulated(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, const product *p, CUstream stream,
-                         stitch_error **err)
+static int run_simulated(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, const product *p,
+                         CUstream stream, stitch_error **err)
 {
     const stitch__gemm_step *g = step->u.gemm;
     const stitch__gemm_values *v = &p->v;
@@ -105,7 +107,8 @@ static int run_simulated(stitch_executor *x, const stitch__exec_plan *plan, cons
         .compute = g->compute,
     };
     if (a.beta != 0)
-        a.d = (stitch__sim_gemm_matrix){stitch__encode_address(x, plan, &v->d), t[v->d.tensor].dtype, v->ldd, v->stride_d};
+        a.d = (stitch__sim_gemm_matrix){stitch__encode_address(x, plan, &v->d), t[v->d.tensor].dtype, v->ldd,
+                                        v->stride_d};
     if (v->bias.tensor >= 0)
         a.bias = (stitch__sim_gemm_matrix){stitch__encode_address(x, plan, &v->bias), t[v->bias.tensor].dtype, 0, 0};
     stitch__sim_gemm_fn gemm;
@@ -113,15 +116,16 @@ static int run_simulated(stitch_executor *x, const stitch__exec_plan *plan, cons
     memcpy(&gemm, &x->dev->drv->sim_gemm, sizeof(gemm));
     CUresult r = gemm(&a, stream, &why);
     int rc = r == CUDA_SUCCESS ? STITCH_OK
-                               : stitch__cu_checkf(x->dev, r, err, "%s.gemm: %s", step->place, why ? stitch_error_message(why) : "the simulator refuses it");
+                               : stitch__cu_checkf(x->dev, r, err, "%s.gemm: %s", step->place,
+                                                   why ? stitch_error_message(why) : "the simulator refuses it");
     stitch_error_free(why);
     return rc;
 }
 
 /* ---- what the library's epilogue cannot do ---- */
 
-static int run_epilogue(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, const product *p, CUstream stream,
-                        stitch_error **err)
+static int run_epilogue(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, const product *p,
+                        CUstream stream, stitch_error **err)
 {
     const stitch__gemm_step *g = step->u.gemm;
     const stitch__gemm_values *v = &p->v;
@@ -129,17 +133,20 @@ static int run_epilogue(stitch_executor *x, const stitch__exec_plan *plan, const
     bool adds = g->beta != 0 && v->d.tensor >= 0 && p->key.beta == 0;
     CUdeviceptr c = stitch__encode_address(x, plan, &v->c), d = adds ? stitch__encode_address(x, plan, &v->d) : 0,
                 bias = address_or_0(x, plan, &v->bias);
-    int c_type = t[v->c.tensor].dtype, d_type = adds ? t[v->d.tensor].dtype : 0, bias_type = bias ? t[v->bias.tensor].dtype : 0, act = g->epilogue;
+    int c_type = t[v->c.tensor].dtype, d_type = adds ? t[v->d.tensor].dtype : 0,
+        bias_type = bias ? t[v->bias.tensor].dtype : 0, act = g->epilogue;
     long long ldc = v->ldc, stride_c = v->stride_c, ldd = v->ldd, stride_d = v->stride_d, rows = v->m, cols = v->n;
     double beta = g->beta;
-    void *args[] = {&c, &c_type, &ldc, &stride_c, &d, &d_type, &ldd, &stride_d, &beta, &bias, &bias_type, &rows, &cols, &act};
+    void *args[] = {&c,        &c_type, &ldc,  &stride_c,  &d,    &d_type, &ldd,
+                    &stride_d, &beta,   &bias, &bias_type, &rows, &cols,   &act};
     long long blocks = (rows * cols + 255) / 256;
 
     x->encoded++;
     for (int64_t first = 0; first < v->batch; first += 65535) { /* the limit of a grid's second dimension */
         int64_t count = v->batch - first < 65535 ? v->batch - first : 65535;
-        CUresult r = x->dev->drv->LaunchKernel(x->helpers.kernels[x->helper_epilogue], blocks < 65536 ? (unsigned)blocks : 65536, (unsigned)count, 1,
-                                               256, 1, 1, 0, stream, args, NULL);
+        CUresult r =
+            x->dev->drv->LaunchKernel(x->helpers.kernels[x->helper_epilogue], blocks < 65536 ? (unsigned)blocks : 65536,
+                                      (unsigned)count, 1, 256, 1, 1, 0, stream, args, NULL);
         int rc = stitch__cu_checkf(x->dev, r, err, "%s.gemm: launch of the epilogue", step->place);
         if (rc)
             return rc;
@@ -151,20 +158,22 @@ static int run_epilogue(stitch_executor *x, const stitch__exec_plan *plan, const
 
 static bool leaves_something(const stitch__gemm_step *g, const product *p)
 {
-    return !p->fused && (g->epilogue != STITCH__EPILOGUE_NONE || p->v.bias.tensor >= 0 || (g->beta != 0 && p->v.d.tensor >= 0 && p->key.beta == 0));
+    return !p->fused && (g->epilogue != STITCH__EPILOGUE_NONE || p->v.bias.tensor >= 0 ||
+                         (g->beta != 0 && p->v.d.tensor >= 0 && p->key.beta == 0));
 }
 
-static int entry_of(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, const product *p, stitch__gemm_entry **out,
-                    stitch_error **err)
+static int entry_of(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, const product *p,
+                    stitch__gemm_entry **out, stitch_error **err)
 {
     const stitch__gemm_values *v = &p->v;
-    return stitch__lt_entry(x, &p->key, step->place, stitch__encode_address(x, plan, &v->a), stitch__encode_address(x, plan, &v->b),
+    return stitch__lt_entry(x, &p->key, step->place, stitch__encode_address(x, plan, &v->a),
+                            stitch__encode_address(x, plan, &v->b),
                             p->key.has_bias ? stitch__encode_address(x, plan, &v->bias) : 0,
                             p->key.beta != 0 ? stitch__encode_address(x, plan, &v->d) : 0, out, err);
 }
 
-int stitch__encode_gemm(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream, size_t lane,
-                        stitch_error **err)
+int stitch__encode_gemm(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream,
+                        size_t lane, stitch_error **err)
 {
     stitch__gemm_entry *e = NULL;
     product p;
@@ -180,7 +189,8 @@ int stitch__encode_gemm(stitch_executor *x, const stitch__exec_plan *plan, const
     CUdeviceptr c = stitch__encode_address(x, plan, &p.v.c);
     rc = stitch__lt_run(x, e, stitch__encode_address(x, plan, &p.v.a), stitch__encode_address(x, plan, &p.v.b),
                         p.key.beta != 0 ? stitch__encode_address(x, plan, &p.v.d) : c, c,
-                        p.key.has_bias ? stitch__encode_address(x, plan, &p.v.bias) : 0, stream, x->lt_workspace[lane], step->place, err);
+                        p.key.has_bias ? stitch__encode_address(x, plan, &p.v.bias) : 0, stream, x->lt_workspace[lane],
+                        step->place, err);
     if (rc == STITCH_OK && leaves_something(step->u.gemm, &p))
         rc = run_epilogue(x, plan, step, &p, stream, err);
     return rc;
@@ -198,8 +208,8 @@ static bool has_products(const stitch__steps *list)
     return false;
 }
 
-/* Shapes may depend on loop variables, so loops are walked; entries that exist are found again. Loops that repeat one shape many times cost
- * little: after two rounds without a new entry the rest is left to encoding. */
+/* Shapes may depend on loop variables, so loops are walked; entries that exist are found again. Loops that repeat one
+ * shape many times cost little: after two rounds without a new entry the rest is left to encoding. */
 static int setup_list(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, stitch_error **err)
 {
     int rc = STITCH_OK;

@@ -2,9 +2,9 @@
  *
  * Products on cuBLASLt: descriptors, and the choice of an algorithm.
  *
- * A row-major product c[m,n] = a[m,k] b[k,n] is the column-major product of the transposed matrices with the operands swapped, so that a bias
- * over the columns n is cuBLASLt's bias over rows. The heuristics' first choices are timed on the real shapes once; the winner is kept in the cache
- * folder under everything that decides it.
+ * A row-major product c[m,n] = a[m,k] b[k,n] is the column-major product of the transposed matrices with the operands
+ * swapped, so that a bias over the columns n is cuBLASLt's bias over rows. The heuristics' first choices are timed on
+ * the real shapes once; the winner is kept in the cache folder under everything that decides it.
  */
 #include <stdio.h>
 
@@ -17,8 +17,11 @@ static int lt_check(const stitch_executor *x, cublasStatus_t s, stitch_error **e
 {
     if (s == CUBLAS_STATUS_SUCCESS)
         return STITCH_OK;
-    int code = s == CUBLAS_STATUS_ALLOC_FAILED ? STITCH_E_NOMEM : s == CUBLAS_STATUS_NOT_SUPPORTED ? STITCH_E_UNSUPPORTED : STITCH_E_LIBRARY;
-    return stitch__err_native(x->ctx, err, code, STITCH_DOMAIN_CUBLASLT, s, "%s.gemm: %s: %s", place, what, x->lt->GetStatusName(s));
+    int code = s == CUBLAS_STATUS_ALLOC_FAILED    ? STITCH_E_NOMEM
+               : s == CUBLAS_STATUS_NOT_SUPPORTED ? STITCH_E_UNSUPPORTED
+                                                  : STITCH_E_LIBRARY;
+    return stitch__err_native(x->ctx, err, code, STITCH_DOMAIN_CUBLASLT, s, "%s.gemm: %s: %s", place, what,
+                              x->lt->GetStatusName(s));
 }
 
 int stitch__lt_open(stitch_executor *x, stitch_error **err)
@@ -34,8 +37,9 @@ int stitch__lt_open(stitch_executor *x, stitch_error **err)
         }
     }
     for (size_t l = 0; l < x->lane_count; l++) {
-        if (!x->lt_workspace[l] && (rc = stitch__mem_alloc(x->dev, x->options.library_workspace_bytes, "cuBLASLt workspace",
-                                                           &x->lt_workspace[l], err)) != STITCH_OK)
+        if (!x->lt_workspace[l] &&
+            (rc = stitch__mem_alloc(x->dev, x->options.library_workspace_bytes, "cuBLASLt workspace",
+                                    &x->lt_workspace[l], err)) != STITCH_OK)
             return rc;
     }
     return STITCH_OK;
@@ -77,15 +81,16 @@ static cudaDataType_t data_type(int dtype)
     }
 }
 
-static cublasStatus_t make_layout(stitch_executor *x, cublasLtMatrixLayout_t *out, int dtype, int64_t rows, int64_t cols, int64_t ld, int64_t batch,
-                                  int64_t stride)
+static cublasStatus_t make_layout(stitch_executor *x, cublasLtMatrixLayout_t *out, int dtype, int64_t rows,
+                                  int64_t cols, int64_t ld, int64_t batch, int64_t stride)
 {
     int32_t count = (int32_t)batch;
     cublasStatus_t s = x->lt->MatrixLayoutCreate(out, data_type(dtype), (uint64_t)rows, (uint64_t)cols, ld);
     if (s == CUBLAS_STATUS_SUCCESS && batch > 1) {
         s = x->lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count));
         if (s == CUBLAS_STATUS_SUCCESS)
-            s = x->lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride));
+            s = x->lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                                sizeof(stride));
     }
     return s;
 }
@@ -134,7 +139,8 @@ static cublasStatus_t make_desc(stitch_executor *x, stitch__gemm_entry *e)
 static cublasStatus_t set_bias(stitch_executor *x, stitch__gemm_entry *e, CUdeviceptr bias)
 {
     const void *p = (const void *)(uintptr_t)bias;
-    return e->key.has_bias ? x->lt->MatmulDescSetAttribute(e->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p, sizeof(p)) : CUBLAS_STATUS_SUCCESS;
+    return e->key.has_bias ? x->lt->MatmulDescSetAttribute(e->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p, sizeof(p))
+                           : CUBLAS_STATUS_SUCCESS;
 }
 
 static int describe(stitch_executor *x, stitch__gemm_entry *e, const char *place, stitch_error **err)
@@ -142,9 +148,11 @@ static int describe(stitch_executor *x, stitch__gemm_entry *e, const char *place
     const stitch__gemm_key *k = &e->key;
     cublasStatus_t s = make_desc(x, e);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = make_layout(x, &e->a, k->b_type, k->trans_b ? k->k : k->n, k->trans_b ? k->n : k->k, k->ldb, k->batch, k->stride_b);
+        s = make_layout(x, &e->a, k->b_type, k->trans_b ? k->k : k->n, k->trans_b ? k->n : k->k, k->ldb, k->batch,
+                        k->stride_b);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = make_layout(x, &e->b, k->a_type, k->trans_a ? k->m : k->k, k->trans_a ? k->k : k->m, k->lda, k->batch, k->stride_a);
+        s = make_layout(x, &e->b, k->a_type, k->trans_a ? k->m : k->k, k->trans_a ? k->k : k->m, k->lda, k->batch,
+                        k->stride_a);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = make_layout(x, &e->c, k->d_type, k->n, k->m, k->ldd, k->batch, k->stride_d);
     if (s == CUBLAS_STATUS_SUCCESS)
@@ -154,8 +162,8 @@ static int describe(stitch_executor *x, stitch__gemm_entry *e, const char *place
 
 /* ---- algorithms ---- */
 
-static int candidates(stitch_executor *x, stitch__gemm_entry *e, const char *place, cublasLtMatmulHeuristicResult_t *out, int *count,
-                      stitch_error **err)
+static int candidates(stitch_executor *x, stitch__gemm_entry *e, const char *place,
+                      cublasLtMatmulHeuristicResult_t *out, int *count, stitch_error **err)
 {
     const stitch__cublaslt *lt = x->lt;
     const stitch__gemm_key *k = &e->key;
@@ -172,7 +180,8 @@ static int candidates(stitch_executor *x, stitch__gemm_entry *e, const char *pla
     *count = 0;
     cublasStatus_t s = lt->MatmulPreferenceCreate(&pref);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = lt->MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace));
+        s = lt->MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                             sizeof(workspace));
     for (size_t i = 0; i < STITCH__COUNT(aligns) && s == CUBLAS_STATUS_SUCCESS; i++)
         s = lt->MatmulPreferenceSetAttribute(pref, aligns[i].attribute, &aligns[i].bytes, sizeof(aligns[i].bytes));
     if (s == CUBLAS_STATUS_SUCCESS)
@@ -180,26 +189,30 @@ static int candidates(stitch_executor *x, stitch__gemm_entry *e, const char *pla
     if (pref)
         lt->MatmulPreferenceDestroy(pref);
     if (s == CUBLAS_STATUS_NOT_SUPPORTED || (s == CUBLAS_STATUS_SUCCESS && *count == 0))
-        return stitch__err_native(x->ctx, err, STITCH_E_UNSUPPORTED, STITCH_DOMAIN_CUBLASLT, s,
-                                  "%s.gemm: cuBLASLt has no algorithm for %s x %s -> %s, computed in %s, with these sizes and strides", place,
-                                  stitch_dtype_name(k->a_type), stitch_dtype_name(k->b_type), stitch_dtype_name(k->c_type),
-                                  stitch_dtype_name(k->compute));
+        return stitch__err_native(
+            x->ctx, err, STITCH_E_UNSUPPORTED, STITCH_DOMAIN_CUBLASLT, s,
+            "%s.gemm: cuBLASLt has no algorithm for %s x %s -> %s, computed in %s, with these sizes and strides", place,
+            stitch_dtype_name(k->a_type), stitch_dtype_name(k->b_type), stitch_dtype_name(k->c_type),
+            stitch_dtype_name(k->compute));
     return lt_check(x, s, err, place, "cublasLtMatmulAlgoGetHeuristic");
 }
 
-int stitch__lt_run(stitch_executor *x, stitch__gemm_entry *e, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUdeviceptr c, CUdeviceptr bias,
-                   CUstream stream, CUdeviceptr workspace, const char *place, stitch_error **err)
+int stitch__lt_run(stitch_executor *x, stitch__gemm_entry *e, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d,
+                   CUdeviceptr c, CUdeviceptr bias, CUstream stream, CUdeviceptr workspace, const char *place,
+                   stitch_error **err)
 {
     cublasStatus_t s = set_bias(x, e, bias);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = x->lt->Matmul(x->lt_handle, e->desc, &e->alpha, (const void *)(uintptr_t)b, e->a, (const void *)(uintptr_t)a, e->b, &e->beta,
-                          (const void *)(uintptr_t)d, e->c, (void *)(uintptr_t)c, e->d, &e->algo, (void *)(uintptr_t)workspace, e->workspace,
+        s = x->lt->Matmul(x->lt_handle, e->desc, &e->alpha, (const void *)(uintptr_t)b, e->a,
+                          (const void *)(uintptr_t)a, e->b, &e->beta, (const void *)(uintptr_t)d, e->c,
+                          (void *)(uintptr_t)c, e->d, &e->algo, (void *)(uintptr_t)workspace, e->workspace,
                           (cudaStream_t)stream);
     return lt_check(x, s, err, place, "cublasLtMatmul");
 }
 
 /* Microseconds of one run with the entry's algorithm; < 0 where it does not run. */
-static double time_algorithm(stitch_executor *x, stitch__gemm_entry *e, const CUdeviceptr p[5], CUevent begin, CUevent end, const char *place)
+static double time_algorithm(stitch_executor *x, stitch__gemm_entry *e, const CUdeviceptr p[5], CUevent begin,
+                             CUevent end, const char *place)
 {
     const stitch__driver *drv = x->dev->drv;
     float ms = 0;
@@ -209,7 +222,8 @@ static double time_algorithm(stitch_executor *x, stitch__gemm_entry *e, const CU
         if (drv->EventRecord(begin, x->capture) != CUDA_SUCCESS)
             return -1;
         for (int i = 0; i < runs; i++) {
-            if (stitch__lt_run(x, e, p[0], p[1], p[2], p[3], p[4], x->capture, x->lt_workspace[0], place, NULL) != STITCH_OK)
+            if (stitch__lt_run(x, e, p[0], p[1], p[2], p[3], p[4], x->capture, x->lt_workspace[0], place, NULL) !=
+                STITCH_OK)
                 return -1;
         }
         if (drv->EventRecord(end, x->capture) != CUDA_SUCCESS || drv->EventSynchronize(end) != CUDA_SUCCESS ||
@@ -225,8 +239,8 @@ static double time_algorithm(stitch_executor *x, stitch__gemm_entry *e, const CU
 }
 
 /* Results go to scratch memory, so that tuning changes nothing that the host or a run can see. */
-static int tune(stitch_executor *x, stitch__gemm_entry *e, const char *place, cublasLtMatmulHeuristicResult_t *list, int count, CUdeviceptr a,
-                CUdeviceptr b, CUdeviceptr bias, CUdeviceptr d)
+static int tune(stitch_executor *x, stitch__gemm_entry *e, const char *place, cublasLtMatmulHeuristicResult_t *list,
+                int count, CUdeviceptr a, CUdeviceptr b, CUdeviceptr bias, CUdeviceptr d)
 {
     const stitch__gemm_key *k = &e->key;
     const stitch__driver *drv = x->dev->drv;
@@ -234,9 +248,11 @@ static int tune(stitch_executor *x, stitch__gemm_entry *e, const char *place, cu
     CUevent begin = NULL, end = NULL;
     int best = 0;
     double best_us = -1;
-    size_t bytes = (size_t)stitch__matrix_extent(k->m, k->n, k->ldc, k->batch, k->stride_c) * stitch_dtype_size(k->c_type);
+    size_t bytes =
+        (size_t)stitch__matrix_extent(k->m, k->n, k->ldc, k->batch, k->stride_c) * stitch_dtype_size(k->c_type);
 
-    if (count < 2 || drv->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS || drv->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+    if (count < 2 || drv->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+        drv->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
         stitch__mem_alloc(x->dev, bytes, "scratch for choosing an algorithm", &scratch, NULL) != STITCH_OK)
         goto out;
     const CUdeviceptr p[5] = {a, b, d ? d : scratch, scratch, bias};
@@ -289,7 +305,8 @@ static char *choice_path(const stitch_executor *x, const stitch__gemm_key *key)
     return stitch__path_join(x->ctx, cache, name);
 }
 
-static bool choice_load(stitch_executor *x, stitch__gemm_entry *e, const cublasLtMatmulHeuristicResult_t *list, int count)
+static bool choice_load(stitch_executor *x, stitch__gemm_entry *e, const cublasLtMatmulHeuristicResult_t *list,
+                        int count)
 {
     char *path = choice_path(x, &e->key), *data = NULL;
     size_t len = 0;
@@ -321,15 +338,16 @@ static void choice_save(stitch_executor *x, const stitch__gemm_entry *e)
         memcpy(c.magic, choice_magic, sizeof(c.magic));
         c.algo = e->algo;
         c.workspace = e->workspace;
-        if (stitch__mkdirs(x->ctx, folder, NULL) == STITCH_OK) /* best effort: without it, the next process chooses again */
+        if (stitch__mkdirs(x->ctx, folder, NULL) ==
+            STITCH_OK) /* best effort: without it, the next process chooses again */
             stitch__file_write(x->ctx, path, &c, sizeof(c), NULL);
     }
     stitch_free(folder);
     stitch_free(path);
 }
 
-int stitch__lt_entry(stitch_executor *x, const stitch__gemm_key *key, const char *place, CUdeviceptr a, CUdeviceptr b, CUdeviceptr bias,
-                     CUdeviceptr d, stitch__gemm_entry **out, stitch_error **err)
+int stitch__lt_entry(stitch_executor *x, const stitch__gemm_key *key, const char *place, CUdeviceptr a, CUdeviceptr b,
+                     CUdeviceptr bias, CUdeviceptr d, stitch__gemm_entry **out, stitch_error **err)
 {
     cublasLtMatmulHeuristicResult_t list[CANDIDATES];
     stitch__gemm_entry e;
@@ -346,7 +364,8 @@ int stitch__lt_entry(stitch_executor *x, const stitch__gemm_key *key, const char
     memset(&e, 0, sizeof(e));
     memset(list, 0, sizeof(list));
     e.key = *key;
-    if ((rc = describe(x, &e, place, err)) != STITCH_OK || (rc = candidates(x, &e, place, list, &count, err)) != STITCH_OK) {
+    if ((rc = describe(x, &e, place, err)) != STITCH_OK ||
+        (rc = candidates(x, &e, place, list, &count, err)) != STITCH_OK) {
         entry_free(x, &e);
         return rc;
     }

@@ -17,8 +17,8 @@ static int dtype_of(const stitch__doc *doc, const stitch__ref *ref)
     return dtype == STITCH_DTYPE_TF32 ? STITCH_DTYPE_F32 : dtype;
 }
 
-/* After cublasLtMatmul's table of supported types: C and D of one type; bias of D's type, except float8; float64 and half-precision
- * sums have no epilogue. */
+/* After cublasLtMatmul's table of supported types: C and D of one type; bias of D's type, except float8; float64 and
+ * half-precision sums have no epilogue. */
 bool stitch__gemm_fuses(const stitch__doc *doc, const stitch__gemm_step *g)
 {
     int a = dtype_of(doc, &g->a), c = dtype_of(doc, &g->c), d = dtype_of(doc, &g->d), bias = dtype_of(doc, &g->bias);
@@ -30,7 +30,8 @@ bool stitch__gemm_fuses(const stitch__doc *doc, const stitch__gemm_step *g)
     if (c == STITCH_DTYPE_F64 || g->compute == STITCH_DTYPE_F16)
         return false;
     /* Half operands with a float32 result take a float32 bias, and so on: the bias goes with the result. */
-    return bias == STITCH_DTYPE_NONE || (bias == c && (is_half(c) || c == STITCH_DTYPE_F32) && (a == c || c == STITCH_DTYPE_F32));
+    return bias == STITCH_DTYPE_NONE ||
+           (bias == c && (is_half(c) || c == STITCH_DTYPE_F32) && (a == c || c == STITCH_DTYPE_F32));
 }
 
 static bool steps_need(const stitch__doc *doc, const stitch__steps *list)
@@ -39,7 +40,8 @@ static bool steps_need(const stitch__doc *doc, const stitch__steps *list)
         const stitch__step *s = &list->items[i];
         if (s->kind == STITCH__STEP_GEMM && !stitch__gemm_fuses(doc, s->u.gemm))
             return true;
-        if (s->kind == STITCH__STEP_FILL && s->u.fill->buffer.tensor >= 0 && stitch_dtype_size(doc->tensors[s->u.fill->buffer.tensor].dtype) == 8)
+        if (s->kind == STITCH__STEP_FILL && s->u.fill->buffer.tensor >= 0 &&
+            stitch_dtype_size(doc->tensors[s->u.fill->buffer.tensor].dtype) == 8)
             return true;
         if (s->kind == STITCH__STEP_REPEAT && steps_need(doc, &s->u.repeat->steps))
             return true;
@@ -52,7 +54,8 @@ bool stitch__needs_helpers(const stitch__doc *doc)
     return steps_need(doc, &doc->prepare) || steps_need(doc, &doc->run);
 }
 
-int stitch__compile_helpers(stitch_context *ctx, const char *arch, bool ptx, bool no_cache, stitch_image **out, stitch_error **err)
+int stitch__compile_helpers(stitch_context *ctx, const char *arch, bool ptx, bool no_cache, stitch_image **out,
+                            stitch_error **err)
 {
     static const char *const names[] = {"stitch_epilogue", "stitch_fill64"};
     stitch_compile_options o = STITCH_COMPILE_OPTIONS_INIT;

@@ -59,7 +59,8 @@ static int allocate(stitch_executor *x, stitch__exec_plan *p, stitch_error **err
     stitch__device *dev = x->dev;
     int rc;
     if (x->session.workspace_bytes > x->options.max_workspace_bytes)
-        return stitch__err(x->ctx, err, STITCH_E_LIMIT, "the program's buffers have %" PRIu64 " bytes, the limit is %" PRIu64,
+        return stitch__err(x->ctx, err, STITCH_E_LIMIT,
+                           "the program's buffers have %" PRIu64 " bytes, the limit is %" PRIu64,
                            x->session.workspace_bytes, x->options.max_workspace_bytes);
     p->buffers = stitch__calloc(x->ctx, x->doc->buffer_count + 1, sizeof(*p->buffers));
     if (!p->buffers)
@@ -127,7 +128,8 @@ int stitch__plan_get(stitch_executor *x, stitch__exec_plan **out, stitch_error *
 static int capture(stitch_executor *x, stitch__exec_plan *p, CUgraph *graph, stitch_error **err)
 {
     stitch__device *dev = x->dev;
-    int rc = stitch__cu_check(dev, dev->drv->StreamBeginCapture(x->capture, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), err, "cuStreamBeginCapture");
+    int rc = stitch__cu_check(dev, dev->drv->StreamBeginCapture(x->capture, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), err,
+                              "cuStreamBeginCapture");
     if (rc)
         return rc;
     x->encoded = 0;
@@ -161,13 +163,15 @@ int stitch__plan_graph(stitch_executor *x, stitch__exec_plan *p, stitch_error **
             x->graph_updates++;
             goto done;
         }
-        stitch__log(x->ctx, STITCH_LOG_DEBUG, "the driver refuses to update the graph (%d): it is built again", (int)info.result);
+        stitch__log(x->ctx, STITCH_LOG_DEBUG, "the driver refuses to update the graph (%d): it is built again",
+                    (int)info.result);
         dev->drv->GraphExecDestroy(p->graph);
         p->graph = NULL;
     }
     CUDA_GRAPH_INSTANTIATE_PARAMS params;
     memset(&params, 0, sizeof(params));
-    rc = stitch__cu_check(dev, dev->drv->GraphInstantiateWithParams(&p->graph, graph, &params), err, "cuGraphInstantiateWithParams");
+    rc = stitch__cu_check(dev, dev->drv->GraphInstantiateWithParams(&p->graph, graph, &params), err,
+                          "cuGraphInstantiateWithParams");
     if (rc)
         p->graph = NULL;
     else

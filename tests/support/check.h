@@ -26,7 +26,8 @@ typedef struct check_test {
 static jmp_buf check__out;
 static char check__skip[256];
 
-__attribute__((noreturn, format(printf, 3, 4), unused)) static void check__fail(const char *file, int line, const char *fmt, ...)
+__attribute__((noreturn, format(printf, 3, 4), unused)) static void check__fail(const char *file, int line,
+                                                                                const char *fmt, ...)
 {
     va_list ap;
     printf("# %s:%d: ", file, line);
@@ -44,7 +45,10 @@ __attribute__((noreturn, unused)) static void check__skipped(const char *why)
 }
 
 #define TEST(name) static void test_##name(void)
-#define RUN(name) {#name, test_##name}
+#define RUN(name)                                                                                                      \
+    {                                                                                                                  \
+#name, test_##name                                                                                             \
+    }
 #define SKIP(why) check__skipped(why)
 #define FAIL(...) check__fail(__FILE__, __LINE__, __VA_ARGS__)
 #define CHECK(cond)                                                                                                    \

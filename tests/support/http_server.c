@@ -74,7 +74,8 @@ static int send_all(struct connection *c, const char *p, size_t len)
 static void send_body(struct connection *c, const http_answer *a)
 {
     size_t len = a->body_len ? a->body_len : strlen(a->body), sent = 0;
-    for (int round = 0; a->repeat_body < 0 ? sent < MAX_ENDLESS : round < (a->repeat_body ? a->repeat_body : 1); round++) {
+    for (int round = 0; a->repeat_body < 0 ? sent < MAX_ENDLESS : round < (a->repeat_body ? a->repeat_body : 1);
+         round++) {
         for (size_t at = 0; at < len;) {
             size_t n = a->chunk && (size_t)a->chunk < len - at ? (size_t)a->chunk : len - at;
             if (a->delay_ms)
@@ -138,8 +139,8 @@ http_server *http_server_start(const http_answer *answers, size_t count)
     s->answers = answers;
     s->count = count;
     s->listener = socket(AF_INET, SOCK_STREAM, 0);
-    if (s->listener < 0 || bind(s->listener, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(s->listener, 64) != 0 ||
-        getsockname(s->listener, (struct sockaddr *)&address, &size) != 0) {
+    if (s->listener < 0 || bind(s->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(s->listener, 64) != 0 || getsockname(s->listener, (struct sockaddr *)&address, &size) != 0) {
         perror("http_server");
         abort();
     }

@@ -49,9 +49,12 @@ TEST(repairs_by_stage)
     static const struct {
         int stage, action;
     } cases[] = {
-        {STITCH_STAGE_FORMAT, STITCH_ACTION_REPAIR_COMPILE},     {STITCH_STAGE_VALIDATE, STITCH_ACTION_REPAIR_COMPILE},
-        {STITCH_STAGE_COMPILE, STITCH_ACTION_REPAIR_COMPILE},    {STITCH_STAGE_SIMULATE, STITCH_ACTION_REPAIR_CORRECTNESS},
-        {STITCH_STAGE_LOAD, STITCH_ACTION_REPAIR_CORRECTNESS},   {STITCH_STAGE_CORRECT, STITCH_ACTION_REPAIR_CORRECTNESS},
+        {STITCH_STAGE_FORMAT, STITCH_ACTION_REPAIR_COMPILE},
+        {STITCH_STAGE_VALIDATE, STITCH_ACTION_REPAIR_COMPILE},
+        {STITCH_STAGE_COMPILE, STITCH_ACTION_REPAIR_COMPILE},
+        {STITCH_STAGE_SIMULATE, STITCH_ACTION_REPAIR_CORRECTNESS},
+        {STITCH_STAGE_LOAD, STITCH_ACTION_REPAIR_CORRECTNESS},
+        {STITCH_STAGE_CORRECT, STITCH_ACTION_REPAIR_CORRECTNESS},
         {STITCH_STAGE_EXPLOIT, STITCH_ACTION_REPAIR_CORRECTNESS},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -233,6 +236,6 @@ TEST(refuses_bad_input)
     CHECK_ERR(stitch_next(NULL, 0, 1, &p, &d, &err), STITCH_E_INVALID, "negative");
 }
 
-TEST_MAIN(RUN(plans_then_drafts), RUN(repairs_by_stage), RUN(optimises_the_best), RUN(replans_after_failures), RUN(replans_after_stagnation),
-          RUN(small_steps_do_not_hide_stagnation), RUN(stops_at_target), RUN(stops_at_budget), RUN(without_plans_left), RUN(always_ends),
-          RUN(refuses_bad_input))
+TEST_MAIN(RUN(plans_then_drafts), RUN(repairs_by_stage), RUN(optimises_the_best), RUN(replans_after_failures),
+          RUN(replans_after_stagnation), RUN(small_steps_do_not_hide_stagnation), RUN(stops_at_target),
+          RUN(stops_at_budget), RUN(without_plans_left), RUN(always_ends), RUN(refuses_bad_input))

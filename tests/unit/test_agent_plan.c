@@ -44,7 +44,8 @@ TEST(reads_a_plan)
 
 TEST(refuses_bad_plans)
 {
-#define TASK(id, level, after) "{\"id\":\"" id "\",\"level\":\"" level "\",\"title\":\"t\",\"goal\":\"g\",\"after\":" after "}"
+#define TASK(id, level, after)                                                                                         \
+    "{\"id\":\"" id "\",\"level\":\"" level "\",\"title\":\"t\",\"goal\":\"g\",\"after\":" after "}"
 #define PLAN(tasks) "{\"stitch_plan\":1,\"strategy\":\"s\",\"bottlenecks\":[],\"subtasks\":[" tasks "]}"
     static const struct {
         const char *text, *message;
@@ -62,7 +63,8 @@ TEST(refuses_bad_plans)
         {PLAN(TASK("a", "kernel", "[]") "," TASK("a", "kernel", "[]")), "subtasks[1].id: used twice", STITCH_E_FORMAT},
         {PLAN(TASK("a", "kernel", "[\"b\"]")), "subtasks[0].after[0]: 'b' is no earlier", STITCH_E_FORMAT},
         {PLAN(TASK("a", "kernel", "\"b\"")), "subtasks[0].after: expected a list", STITCH_E_FORMAT},
-        {"{\"stitch_plan\":1,\"strategy\":\"s\",\"bottlenecks\":[1],\"subtasks\":[]}", "bottlenecks[0]: expected a text", STITCH_E_FORMAT},
+        {"{\"stitch_plan\":1,\"strategy\":\"s\",\"bottlenecks\":[1],\"subtasks\":[]}",
+         "bottlenecks[0]: expected a text", STITCH_E_FORMAT},
     };
     stitch_context *ctx = context();
     for (size_t i = 0; i < STITCH__COUNT(cases); i++) {

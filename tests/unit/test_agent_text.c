@@ -5,7 +5,11 @@
 #include "agent/agent.h"
 #include "check.h"
 
-static const stitch__var vars[] = {{"name", "N", NULL}, {"empty", "", NULL}, {"null", NULL, NULL}, {"figure", "12.5 us", "(figure)"}, {"nasty", "{{name}}", NULL}};
+static const stitch__var vars[] = {{"name", "N", NULL},
+                                   {"empty", "", NULL},
+                                   {"null", NULL, NULL},
+                                   {"figure", "12.5 us", "(figure)"},
+                                   {"nasty", "{{name}}", NULL}};
 
 static void renders(const char *text, bool stable, const char *want)
 {
@@ -33,14 +37,18 @@ TEST(template_errors_name_the_line)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"a\n{{nmae}}", "line 2: unknown variable {{nmae}}"}, {"{{name", "not closed"},          {"{{#name}}", "section is not closed"},
-        {"{{/name}}", "without its beginning"},                {"{{#name}}{{/empty}}", "without"}, {"{{}}", "unknown variable"},
+        {"a\n{{nmae}}", "line 2: unknown variable {{nmae}}"},
+        {"{{name", "not closed"},
+        {"{{#name}}", "section is not closed"},
+        {"{{/name}}", "without its beginning"},
+        {"{{#name}}{{/empty}}", "without"},
+        {"{{}}", "unknown variable"},
     };
     stitch_error *err = NULL;
     char *out = NULL;
     for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
-        CHECK_ERR(stitch__template_render(NULL, "t", cases[i].text, vars, STITCH__COUNT(vars), false, &out, &err), STITCH_E_FORMAT,
-                  cases[i].message);
+        CHECK_ERR(stitch__template_render(NULL, "t", cases[i].text, vars, STITCH__COUNT(vars), false, &out, &err),
+                  STITCH_E_FORMAT, cases[i].message);
         CHECK(out == NULL);
     }
 }
@@ -86,9 +94,12 @@ TEST(refuses_bad_replies)
     stitch_error *err = NULL;
     stitch__blocks b;
     CHECK_ERR(stitch__reply_split(NULL, "```cuda\nint x;\n", &b, &err), STITCH_E_REPLY, "cut off");
-    CHECK_ERR(stitch__reply_split(NULL, "```cuda\nx\n```\n```cuda\ny\n```\n", &b, &err), STITCH_E_REPLY, "more than one ```cuda");
-    CHECK_ERR(stitch__reply_split(NULL, "```json\nx\n```\n```json\ny\n```\n", &b, &err), STITCH_E_REPLY, "more than one ```json");
+    CHECK_ERR(stitch__reply_split(NULL, "```cuda\nx\n```\n```cuda\ny\n```\n", &b, &err), STITCH_E_REPLY,
+              "more than one ```cuda");
+    CHECK_ERR(stitch__reply_split(NULL, "```json\nx\n```\n```json\ny\n```\n", &b, &err), STITCH_E_REPLY,
+              "more than one ```json");
     CHECK(!b.cuda && !b.json && !b.notes);
 }
 
-TEST_MAIN(RUN(variables_and_sections), RUN(template_errors_name_the_line), RUN(finds_the_blocks), RUN(refuses_bad_replies))
+TEST_MAIN(RUN(variables_and_sections), RUN(template_errors_name_the_line), RUN(finds_the_blocks),
+          RUN(refuses_bad_replies))

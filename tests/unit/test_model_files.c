@@ -118,8 +118,10 @@ TEST(damaged_recordings)
         {"{}\n", STITCH_E_FORMAT, "line 1: 'label' is missing"},
         {ENTRY "\n[]\n", STITCH_E_FORMAT, "line 3: expected an object"},
         {ENTRY "{\"label\":\n" ENTRY, STITCH_E_FORMAT, "line 2"},
-        {"{\"label\":\"a\",\"number\":0,\"fingerprint\":\"f\",\"reply\":{\"content\":\"\"}}\n", STITCH_E_FORMAT, "number: 0"},
-        {"{\"label\":\"a\",\"number\":1,\"fingerprint\":\"f\",\"reply\":{\"content\":3}}\n", STITCH_E_FORMAT, "reply.content: expected a string"},
+        {"{\"label\":\"a\",\"number\":0,\"fingerprint\":\"f\",\"reply\":{\"content\":\"\"}}\n", STITCH_E_FORMAT,
+         "number: 0"},
+        {"{\"label\":\"a\",\"number\":1,\"fingerprint\":\"f\",\"reply\":{\"content\":3}}\n", STITCH_E_FORMAT,
+         "reply.content: expected a string"},
         {"{\"label\":\"a\",\"nmuber\":1}\n", STITCH_E_FORMAT, "did you mean 'number'"},
     };
     stitch_context *ctx = context();
@@ -276,7 +278,9 @@ static int gather(const char *data, size_t len, void *userdata)
 
 TEST(events_in_any_pieces)
 {
-    static const char stream[] = "\xef\xbb\xbf" ":hi\n\ndata: one\r\n\r\ndata:two\ndata: three\n\nevent: x\nid: 7\ndata\n\rdata: {\"a\":1}\r\rdata: tail";
+    static const char stream[] =
+        "\xef\xbb\xbf"
+        ":hi\n\ndata: one\r\n\r\ndata:two\ndata: three\n\nevent: x\nid: 7\ndata\n\rdata: {\"a\":1}\r\rdata: tail";
     static const char want[] = "[one][two\nthree][][{\"a\":1}]";
     for (size_t piece = 1; piece < sizeof(stream); piece++) {
         stitch_error *err = NULL;
@@ -386,5 +390,6 @@ TEST(survives_every_failed_allocation)
     }
 }
 
-TEST_MAIN(RUN(records_and_replays), RUN(damaged_recordings), RUN(relays_files), RUN(opens_texts), RUN(refuses_bad_requests), RUN(events_in_any_pieces),
-          RUN(last_event_counts_if_it_is_whole), RUN(survives_every_failed_allocation))
+TEST_MAIN(RUN(records_and_replays), RUN(damaged_recordings), RUN(relays_files), RUN(opens_texts),
+          RUN(refuses_bad_requests), RUN(events_in_any_pieces), RUN(last_event_counts_if_it_is_whole),
+          RUN(survives_every_failed_allocation))

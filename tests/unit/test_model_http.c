@@ -9,11 +9,13 @@
 #include "model/model.h"
 
 #define OK_JSON "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close"
-#define OK_SSE "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close"
-#define WHOLE(text) "{\"model\":\"m-1\",\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"" text "\"},\"finish_reason\":\"stop\"}]," \
-                    "\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":34}}"
+#define OK_SSE  "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close"
+#define WHOLE(text)                                                                                                    \
+    "{\"model\":\"m-1\",\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"" text                         \
+    "\"},\"finish_reason\":\"stop\"}],"                                                                                \
+    "\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":34}}"
 #define DELTA(text) "data: {\"choices\":[{\"delta\":{\"content\":\"" text "\"}}]}\n\n"
-#define STOP "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+#define STOP        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
 static const char secret[] = "sk-very-secret-0123456789";
 
 typedef struct fixture {
@@ -64,7 +66,8 @@ static void finish(fixture *f)
     stitch_context_free(f->ctx);
 }
 
-static const stitch_message hello[] = {{STITCH_MESSAGE_SYSTEM, 0, "be brief"}, {STITCH_MESSAGE_USER, 0, "hello \"you\"\n"}};
+static const stitch_message hello[] = {{STITCH_MESSAGE_SYSTEM, 0, "be brief"},
+                                       {STITCH_MESSAGE_USER, 0, "hello \"you\"\n"}};
 
 static stitch_request request(void)
 {
@@ -96,9 +99,9 @@ static void expect_error(fixture *f, int status, const char *part)
     CHECK_ERR(rc, status, part);
 }
 
-#define BEGIN(...)                                                             \
-    static const http_answer answers[] = {__VA_ARGS__};                         \
-    fixture f;                                                                  \
+#define BEGIN(...)                                                                                                     \
+    static const http_answer answers[] = {__VA_ARGS__};                                                                \
+    fixture f;                                                                                                         \
     prepare(&f, answers, sizeof(answers) / sizeof(answers[0]))
 
 TEST(whole_reply)
@@ -142,9 +145,12 @@ static void collect(size_t index, int reasoning, const char *text, size_t len, v
 TEST(streamed_reply)
 {
     BEGIN({.head = OK_SSE,
-           .body = ": comment\r\n\r\ndata: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"reasoning_content\":\"hmm\"}}]}\r\n\r\n" DELTA("a")
-                       DELTA("\\u00e9b") "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n"
-                                         "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}\n\ndata: [DONE]\n\n",
+           .body = ": comment\r\n\r\ndata: "
+                   "{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"reasoning_content\":\"hmm\"}}]}\r\n\r\n" DELTA(
+                       "a") DELTA("\\u00e9b") "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n"
+                                              "data: "
+                                              "{\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}"
+                                              "\n\ndata: [DONE]\n\n",
            .chunk = 3});
     stitch_error *err = NULL;
     stitch_reply *reply = NULL;
@@ -154,12 +160,14 @@ TEST(streamed_reply)
     r.on_token = collect;
     r.userdata = seen;
     CHECK_OK(stitch_model_complete(f.model, &r, &reply, &err));
-    CHECK_STR(stitch_reply_text(reply), "a\xc3\xa9" "b");
+    CHECK_STR(stitch_reply_text(reply), "a\xc3\xa9"
+                                        "b");
     CHECK_STR(stitch_reply_reasoning(reply), "hmm");
     CHECK_STR(stitch_reply_finish(reply), "length");
     CHECK_HAS(stitch_reply_notice(reply), "cut off");
     CHECK_INT(stitch_reply_tokens_out(reply), 6);
-    CHECK_STR(seen, "r:hmm|a|\xc3\xa9" "b|");
+    CHECK_STR(seen, "r:hmm|a|\xc3\xa9"
+                    "b|");
     stitch_reply_free(reply);
     CHECK_HAS(http_server_request(f.server, 0), "\"stream\":true");
     finish(&f);
@@ -181,7 +189,9 @@ TEST(thinking_inside_the_text)
 
 TEST(content_as_parts)
 {
-    BEGIN({.head = OK_JSON, .body = "{\"choices\":[{\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"x\"},{\"text\":\"b\"}]}}]}"});
+    BEGIN({.head = OK_JSON,
+           .body = "{\"choices\":[{\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"x\"},{"
+                   "\"text\":\"b\"}]}}]}"});
     start(&f);
     expect_text(&f, "ab");
     finish(&f);
@@ -189,7 +199,8 @@ TEST(content_as_parts)
 
 TEST(retries_storms)
 {
-    BEGIN({.head = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0.1", .body = "{\"error\":{\"message\":\"slow down\"}}"},
+    BEGIN({.head = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0.1",
+           .body = "{\"error\":{\"message\":\"slow down\"}}"},
           {.head = "HTTP/1.1 500 Oops", .body = "<html>"}, {.head = NULL}, {.head = OK_SSE, .body = DELTA("half")},
           {.head = OK_SSE, .body = DELTA("whole") STOP});
     f.options.max_retries = 5;
@@ -251,10 +262,12 @@ TEST(secret_in_a_stream_error)
 
 TEST(options_that_are_refused)
 {
-    BEGIN({.head = "HTTP/1.1 400 Bad", .body = "{\"error\":{\"message\":\"Unsupported parameter: max_tokens; use max_completion_tokens\"}}"},
+    BEGIN({.head = "HTTP/1.1 400 Bad",
+           .body = "{\"error\":{\"message\":\"Unsupported parameter: max_tokens; use max_completion_tokens\"}}"},
           {.head = "HTTP/1.1 400 Bad", .body = "{\"error\":{\"message\":\"temperature is not supported\"}}"},
           {.head = "HTTP/1.1 422 Bad", .body = "{\"detail\":\"response_format: unknown\"}"},
-          {.head = "HTTP/1.1 400 Bad", .body = "{\"message\":\"stream_options: unknown field\"}"}, {.head = OK_JSON, .body = WHOLE("fine")});
+          {.head = "HTTP/1.1 400 Bad", .body = "{\"message\":\"stream_options: unknown field\"}"},
+          {.head = OK_JSON, .body = WHOLE("fine")});
     stitch_error *err = NULL;
     stitch_reply *reply = NULL;
     stitch_request r = request();
@@ -287,11 +300,17 @@ TEST(bad_answers)
         {{.head = OK_JSON, .body = "{\"choices\":3}"}, STITCH_E_HTTP, "choices[0].message"},
         {{.head = OK_JSON, .body = "{\"error\":{\"message\":\"overloaded\"}}"}, STITCH_E_HTTP, "overloaded"},
         {{.head = OK_JSON, .body = "\x00\x01\xff\xfe", .body_len = 4}, STITCH_E_HTTP, "the endpoint's answer"},
-        {{.head = OK_JSON, .body = "{\"choices\":[{\"message\":{\"content\":NaN}}]}"}, STITCH_E_HTTP, "the endpoint's answer"},
+        {{.head = OK_JSON, .body = "{\"choices\":[{\"message\":{\"content\":NaN}}]}"},
+         STITCH_E_HTTP,
+         "the endpoint's answer"},
         {{.head = OK_JSON, .body = nul}, STITCH_E_HTTP, ""},
-        {{.head = "HTTP/1.1 200 OK\r\nContent-Type: text/html", .body = "<html>login</html>"}, STITCH_E_HTTP, "the endpoint's answer"},
+        {{.head = "HTTP/1.1 200 OK\r\nContent-Type: text/html", .body = "<html>login</html>"},
+         STITCH_E_HTTP,
+         "the endpoint's answer"},
         {{.head = OK_SSE, .body = DELTA("a")}, STITCH_E_HTTP, "ended before"},
-        {{.head = OK_SSE, .body = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]"}, STITCH_E_HTTP, "ended before"},
+        {{.head = OK_SSE, .body = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]"},
+         STITCH_E_HTTP,
+         "ended before"},
         {{.head = OK_SSE, .body = "data: nonsense\n\n"}, STITCH_E_HTTP, "the endpoint's answer"},
         {{.head = OK_SSE, .body = ""}, STITCH_E_HTTP, "ended before"},
         {{.head = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/", .body = ""}, STITCH_E_HTTP, "302"},
@@ -322,9 +341,13 @@ TEST(deep_json)
 TEST(endless_streams)
 {
     static const http_answer cases[] = {
-        {.head = OK_SSE, .body = DELTA("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"), .repeat_body = -1},
+        {.head = OK_SSE,
+         .body = DELTA("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+         .repeat_body = -1},
         {.head = OK_SSE, .body = "data: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", .repeat_body = -1},
-        {.head = OK_JSON, .body = "                                                                ", .repeat_body = -1},
+        {.head = OK_JSON,
+         .body = "                                                                ",
+         .repeat_body = -1},
         {.head = "HTTP/1.1 200 OK\r\nX: 1", .body = NULL},
     };
     for (size_t i = 0; i < 3; i++) {
@@ -494,7 +517,9 @@ TEST(bad_options)
     finish(&f);
 }
 
-TEST_MAIN(RUN(whole_reply), RUN(streamed_reply), RUN(thinking_inside_the_text), RUN(content_as_parts), RUN(retries_storms), RUN(honours_retry_after),
-          RUN(gives_up), RUN(does_not_wait_past_the_deadline), RUN(refused_key), RUN(secret_in_a_stream_error), RUN(options_that_are_refused),
-          RUN(bad_answers), RUN(deep_json), RUN(endless_streams), RUN(endless_headers), RUN(silence_ends), RUN(slow_but_steady_meets_the_deadline),
-          RUN(cancel_from_another_thread), RUN(eight_at_once), RUN(one_of_several_fails), RUN(budget_is_kept), RUN(nobody_listens), RUN(bad_options))
+TEST_MAIN(RUN(whole_reply), RUN(streamed_reply), RUN(thinking_inside_the_text), RUN(content_as_parts),
+          RUN(retries_storms), RUN(honours_retry_after), RUN(gives_up), RUN(does_not_wait_past_the_deadline),
+          RUN(refused_key), RUN(secret_in_a_stream_error), RUN(options_that_are_refused), RUN(bad_answers),
+          RUN(deep_json), RUN(endless_streams), RUN(endless_headers), RUN(silence_ends),
+          RUN(slow_but_steady_meets_the_deadline), RUN(cancel_from_another_thread), RUN(eight_at_once),
+          RUN(one_of_several_fails), RUN(budget_is_kept), RUN(nobody_listens), RUN(bad_options))
