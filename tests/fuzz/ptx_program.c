@@ -194,7 +194,7 @@ void program_make(program *p, uint64_t seed, const instr *list, size_t list_coun
         return;
     }
     for (size_t i = 0; i < list_count; i++)
-        if (program_uses(&list[i], options))
+        if (program_uses(&list[i], options) && !(options->skip && options->skip[i]))
             m.usable[m.usable_count++] = (uint16_t)i;
     unsigned left = options->length;
     while (left > 0 && !p->failed) {
@@ -398,7 +398,8 @@ void program_print(const program *p, prog_text *t, const char *kernel)
     unsigned label = 0, word = 0;
     out(t, ".visible .entry %s(.param .u64 in, .param .u64 out, .param .u32 n)\n{\n", kernel);
     out(t,
-        ".reg .b16 %%h<%d>, %%z16; .reg .b32 %%r<%d>, %%z32, %%tt, %%tu, %%tv, %%tx, %%tm, %%ty; .reg .b64 %%d<%d>, %%z64, "
+        ".reg .b16 %%h<%d>, %%z16; .reg .b32 %%r<%d>, %%z32, %%tt, %%tu, %%tv, %%tx, %%tm, %%ty; .reg .b64 %%d<%d>, "
+        "%%z64, "
         "%%tw, %%ti, %%to, %%tl;\n",
         PROG_H, PROG_R, PROG_D);
     out(t,
@@ -410,7 +411,8 @@ void program_print(const program *p, prog_text *t, const char *kernel)
         "ld.param.u64 %%ti, [in]; cvta.to.global.u64 %%ti, %%ti; mul.wide.u32 %%tw, %%tt, %d; add.s64 %%ti, %%ti, "
         "%%tw;\n"
         "ld.param.u64 %%to, [out]; cvta.to.global.u64 %%to, %%to; add.s64 %%to, %%to, %%tw;\n"
-        "mov.u32 %%ty, %%tv; mov.u32 %%tm, words; shl.b32 %%tv, %%tv, 2; add.u32 %%tm, %%tm, %%tv; mov.u64 %%tl, scratch;\n",
+        "mov.u32 %%ty, %%tv; mov.u32 %%tm, words; shl.b32 %%tv, %%tv, 2; add.u32 %%tm, %%tm, %%tv; mov.u64 %%tl, "
+        "scratch;\n",
         8 * PROG_WORDS);
     for (int i = 0; i < PROG_H; i++)
         out(t, "ld.global.u16 %%h%d, [%%ti+%u];\n", i, 8 * word++);

@@ -58,6 +58,7 @@ typedef struct program {
 typedef struct program_options {
     unsigned length;  /* top-level statements, about */
     bool approximate; /* use the special functions that the simulator reproduces exactly */
+    const bool *skip; /* by place in the list, may be NULL: instructions not to use */
 } program_options;
 
 /* Which instructions of the list a program may use. */

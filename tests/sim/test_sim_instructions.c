@@ -32,8 +32,9 @@ static bool is_nan_result(const instr *in, uint64_t v)
     return in->dst == STITCH__F64 && (v & 0x7fffffffffffffffu) > 0x7ff0000000000000u;
 }
 
-/* Runs instructions [first, first + count) of the list, `samples` each; out[count][samples]. */
-static void run_group(const instr *items, size_t first, size_t count, unsigned samples, uint64_t *out)
+/* Runs instructions [first, first + count) of the list, `samples` each; out[count][samples]. The simulator may refuse
+ * one. */
+static void run_group(const instr *items, size_t first, size_t count, unsigned samples, uint64_t *out, bool *refused)
 {
     char *ptx = instr_kernels(items + first, count, 90);
     CUmodule module;
@@ -47,8 +48,10 @@ static void run_group(const instr *items, size_t first, size_t count, unsigned s
         for (unsigned s = 0; s < samples; s++)
             for (unsigned k = 0; k < 3; k++)
                 in[s * 3 + k] = instr_input(&items[first + i], first + i, s, k);
-        if (!runner_run(&sim, module, kernel, (samples + 127) / 128, 128, in, samples * 24, out + i * samples,
-                        samples * 8, samples))
+        bool ran = runner_run(&sim, module, kernel, (samples + 127) / 128, 128, in, samples * 24, out + i * samples,
+                              samples * 8, samples);
+        refused[i] = !ran && strstr(sim.error, "NOT_SUPPORTED");
+        if (!ran && !refused[i])
             FAIL("%s: %s", items[first + i].name, sim.error);
     }
     sim.Unload(module);
@@ -58,16 +61,22 @@ static void run_group(const instr *items, size_t first, size_t count, unsigned s
 
 TEST(every_instruction_matches_its_reference)
 {
-    size_t count = 0, compared = 0, left = 0;
+    size_t count = 0, compared = 0, left = 0, refusals = 0, wrong = 0;
+    bool refused[GROUP];
     open_simulator();
     instr *items = instr_list(&count);
     uint64_t *out = calloc((size_t)GROUP * SAMPLES, sizeof(*out));
     CHECK(items && out);
     for (size_t first = 0; first < count; first += GROUP) {
         size_t n = count - first < GROUP ? count - first : GROUP;
-        run_group(items, first, n, SAMPLES, out);
+        run_group(items, first, n, SAMPLES, out, refused);
         for (size_t i = 0; i < n; i++) {
             const instr *in = &items[first + i];
+            if (refused[i]) {
+                printf("# refused: %s\n", in->name);
+                refusals++;
+                continue;
+            }
             if (in->flags & INSTR_APPROXIMATE) {
                 left++;
                 continue;
@@ -82,14 +91,19 @@ TEST(every_instruction_matches_its_reference)
                 }
                 want &= width_mask(in->dst);
                 if (got != want &&
-                    !(in->flags & INSTR_UNKNOWN_NAN && is_nan_result(in, got) && is_nan_result(in, want)))
-                    FAIL("%s of %" PRIx64 ", %" PRIx64 ", %" PRIx64 ": got %" PRIx64 ", expected %" PRIx64, in->name,
-                         x[0], x[1], x[2], got, want);
+                    !(in->flags & INSTR_UNKNOWN_NAN && is_nan_result(in, got) && is_nan_result(in, want))) {
+                    if (wrong++ < 40)
+                        printf("# %s of %" PRIx64 ", %" PRIx64 ", %" PRIx64 ": got %" PRIx64 ", expected %" PRIx64 "\n",
+                               in->name, x[0], x[1], x[2], got, want);
+                    break;
+                }
             }
             compared++;
         }
     }
-    printf("# %zu instructions, %zu compared with the reference, %zu need recordings\n", count, compared, left);
+    printf("# %zu instructions: %zu compared with the reference, %zu wrong, %zu refused, %zu need recordings\n", count,
+           compared, wrong, refusals, left);
+    CHECK_INT(wrong, 0);
     CHECK(compared > 1300);
     free(items);
     free(out);
@@ -134,7 +148,8 @@ TEST(recorded_instructions_give_the_hardware_bits)
                 stitch__sfu_accuracy a = stitch__arith_sfu_accuracy((stitch__fop)items[at].u.op.op);
                 inexact = !a.exact || items[at].dst != STITCH__F32;
             }
-            run_group(items, at, 1, samples, out);
+            bool refused;
+            run_group(items, at, 1, samples, out, &refused);
             for (unsigned s = 0; s < samples; s++) {
                 uint64_t got = out[s] & width_mask(items[at].dst), want = got;
                 want_hash = (want_hash ^ got) * 0x9e3779b97f4a7c15u;
