@@ -14,9 +14,9 @@
  * floating-point environment must be the default one (round to nearest, no flush to zero), which is what a new thread
  * has.
  *
- * NaN. Results are the canonical NaN: f16 and bf16 0x7fff, f32 0x7fffffff, f64 0xfff8000000000000 (see arith_f64 for
- * what the hardware does with f64 payloads). neg and abs of f32 canonicalise as well; f64 neg and abs change the sign
- * bit alone.
+ * NaN. Results are the canonical NaN: f16 and bf16 0x7fff, f32 0x7fffffff, f64 0xfff8000000000000 (what the hardware
+ * makes of the payload of an f64 operand is not documented; the tests do not compare it). neg and abs of f32
+ * canonicalise as well; f64 neg and abs change the sign bit alone.
  */
 #ifndef STITCH_SIM_ARITH_H
 #define STITCH_SIM_ARITH_H
