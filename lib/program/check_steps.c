@@ -216,9 +216,12 @@ static bool check_gemm_types(stitch__check *c, const stitch__step *step, const s
                 name_of(a), name_of(b));
     else if (fp8 && !c->arch.fp8)
         finding(c, step, "gemm", "%s has no products of 8-bit floats; they need sm_89", c->arch.name);
-    if (!is_real(out) || f64 != (out == STITCH_DTYPE_F64))
-        finding(c, step, "gemm.c", "is %s; the product of %s operands can be stored as %s", name_of(out), name_of(a),
-                f64 ? "f64" : "f32, f16 or bf16");
+    /* what cuBLASLt stores: the operands' own type, or float32; 8-bit floats have no product of their own type */
+    bool stored = f64 ? out == STITCH_DTYPE_F64
+                      : out == STITCH_DTYPE_F32 || (fp8 ? is_real(out) && out != STITCH_DTYPE_F64 : out == a);
+    if (inputs && !stored)
+        finding(c, step, "gemm.c", "is %s; the product of %s operands can be stored as %s%s", name_of(out), name_of(a),
+                fp8 ? "f16, bf16 or f32" : name_of(a), fp8 || f64 || a == STITCH_DTYPE_F32 ? "" : " or f32");
     if ((d && (!is_real(d) || f64 != (d == STITCH_DTYPE_F64))))
         finding(c, step, "gemm.d", "is %s, but must be %s", name_of(d), f64 ? "f64" : "f32, f16 or bf16");
     if (bias && (!is_real(bias) || f64 != (bias == STITCH_DTYPE_F64)))

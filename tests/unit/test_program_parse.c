@@ -238,4 +238,47 @@ TEST(hash_covers_both_parts)
     stitch_context_free(ctx);
 }
 
-TEST_MAIN(RUN(good), RUN(mistakes), RUN(limits), RUN(hash_covers_both_parts))
+/* Every key that the JSON Schema in docs/ has is one that the parser knows. */
+static void check_keys(stitch_context *ctx, const json_t *object, const char *kind)
+{
+    const char *key;
+    json_t *value;
+    CHECK(json_object_size(json_object_get(object, "properties")) > 0);
+    json_object_foreach(json_object_get(object, "properties"), key, value)
+    {
+        char text[256];
+        stitch_program *p = NULL;
+        stitch_error *err = NULL;
+        if (!kind)
+            snprintf(text, sizeof(text), "{\"%s\": false}", key);
+        else if (strcmp(kind, "kernel") == 0)
+            snprintf(text, sizeof(text), "{\"stitch\": 1, \"run\": [{%s\"%s\": false}]}", strcmp(key, "kernel") ? "\"kernel\": \"k\", " : "", key);
+        else
+            snprintf(text, sizeof(text), "{\"stitch\": 1, \"run\": [{\"%s\": {\"%s\": false}}]}", kind, key);
+        CHECK(stitch_program_parse(ctx, "", text, NULL, &p, &err) != STITCH_OK);
+        if (strstr(stitch_error_message(err), "unknown key"))
+            FAIL("%s: %s", text, stitch_error_message(err));
+        stitch_error_free(err);
+    }
+}
+
+TEST(schema_and_parser_agree)
+{
+    static const char *const kinds[] = {"kernel", "gemm", "conv", "copy", "fill", "repeat", "op"};
+    stitch_context *ctx = new_context();
+    json_error_t e;
+    json_t *schema = json_load_file(STITCH_TEST_DATA "/../../../docs/program.schema.json", 0, &e);
+    CHECK(schema);
+    check_keys(ctx, schema, NULL);
+    const json_t *steps = json_object_get(json_object_get(json_object_get(schema, "$defs"), "step"), "oneOf");
+    CHECK_INT(json_array_size(steps), STITCH__COUNT(kinds));
+    for (size_t i = 0; i < STITCH__COUNT(kinds); i++) {
+        const json_t *step = json_array_get(steps, i), *body = json_object_get(json_object_get(step, "properties"), kinds[i]);
+        CHECK(body);
+        check_keys(ctx, i ? body : step, kinds[i]);
+    }
+    json_decref(schema);
+    stitch_context_free(ctx);
+}
+
+TEST_MAIN(RUN(good), RUN(mistakes), RUN(limits), RUN(hash_covers_both_parts), RUN(schema_and_parser_agree))
