@@ -73,8 +73,6 @@ static uint8_t flag_mods(ptx_parser *p)
         flags |= STITCH__NAN;
     if (ptx_mod(p, "satfinite"))
         flags |= STITCH__SATFINITE;
-    if (ptx_mod(p, "oob"))
-        flags |= STITCH__OOB;
     if (ptx_mod(p, "xorsign")) {
         ptx_mod(p, "abs");
         flags |= STITCH__XORSIGN_ABS;

@@ -91,11 +91,32 @@ typedef struct stitch__barrier {
     bool all;
 } stitch__barrier;
 
-/* Who accessed a granule last: see race.c. */
+/* Who accessed a granule of shared memory last: see race.c. */
 typedef struct stitch__race {
     uint64_t *w, *r;
     uint32_t *wpc, *rpc;
+    /* By 64 bytes, since the last barrier of all threads: something was written, something was read, every granule was
+     * read by several warps. */
+    uint64_t *wrote, *read, *crowded;
+    size_t words; /* of each of these */
 } stitch__race;
+
+/* The same of global memory. Most accesses are whole lines of 32 granules by consecutive lanes; a line keeps one record
+ * for all of them, until an access does not fit the pattern. A tag tells records of this launch from old ones. */
+typedef struct stitch__race_entry {
+    uint64_t w, r;
+    uint32_t wtag, rtag; /* tag 11 bits, log2 of granules a lane 3 bits (lines), pc 18 bits */
+} stitch__race_entry;
+
+typedef struct stitch__race_log {
+    stitch__race_entry *line, *word;
+    uint32_t tag; /* shifted into place */
+} stitch__race_log;
+
+#define STITCH__TAG_SHIFT  21
+#define STITCH__TAG_EACH   18
+#define STITCH__TAG_PC     ((1u << STITCH__TAG_EACH) - 1)
+#define STITCH__LINE_WORDS (UINT64_C(1) << 36) /* w of a line: look at its granules */
 
 struct stitch__cluster;
 typedef struct stitch__block {
@@ -207,7 +228,8 @@ void stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block
                          uint32_t size, bool write, bool atomic);
 void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_alloc *a, uint32_t lane, uint64_t offset,
                          uint32_t size, bool write, bool atomic, const void *new_value);
-stitch__race *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a);
+stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a);
+void stitch__race_expand(stitch__race_log *log, uint64_t line);
 void stitch__time_warp(stitch__exec *x); /* lanes of the warp met */
 void stitch__time_release(stitch__exec *x, bool others);
 void stitch__time_acquire(stitch__exec *x, bool others);

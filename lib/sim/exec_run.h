@@ -213,148 +213,248 @@ static inline void set_bits_shared(_Atomic(uint64_t) *bits, uint64_t at, uint64_
 
 /* ---- races: the cases without a conflict ------------------------------------------------------------------------- */
 
-/* Shared memory, granules [at, at + n) with lane of the first one `lane` and `each` granules a lane. False: look again.
- */
-static inline bool shared_read_run(stitch__exec *x, uint32_t at, uint32_t n, uint32_t each, uint32_t pc)
+#if defined(__clang__)
+#define VECTOR_LOOP
+#else
+#define VECTOR_LOOP _Pragma("GCC ivdep")
+#endif
+
+/* Bits of the 64-byte pieces of shared memory that [from, to) touches; they lie in at most two words. */
+static inline bool lines_any(const uint64_t *bits, uint32_t from, uint32_t to)
 {
-    stitch__block *b = x->block;
-    const uint64_t *w = b->race.w + at;
-    uint64_t *r = b->race.r + at;
-    uint32_t *rpc = b->race.rpc + at;
-    uint64_t full = b->full, key = x->prefix | x->warp->clock, warp = (x->prefix >> STITCH__KEY_WARP_SHIFT) & 31,
-             bad = 0;
-    unsigned shift = each == 1 ? 0 : each == 2 ? 1 : each == 4 ? 2 : each == 8 ? 3 : 4;
-#if !defined(__clang__)
-#pragma GCC ivdep
-#endif
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t e = w[i], lane = (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT;
-        bad |= (e & STITCH__KEY_CLOCK) >= full &&
-               (e >> STITCH__KEY_LANE_SHIFT) != ((key | lane) >> STITCH__KEY_LANE_SHIFT);
+    for (uint32_t i = from >> 6; i <= (to - 1) >> 6; i++)
+        if (bits[i >> 6] >> (i & 63) & 1)
+            return true;
+    return false;
+}
+
+static inline bool lines_all(const uint64_t *bits, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from >> 6; i <= (to - 1) >> 6; i++)
+        if (!(bits[i >> 6] >> (i & 63) & 1))
+            return false;
+    return true;
+}
+
+static inline void lines_set(uint64_t *bits, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from >> 6; i <= (to - 1) >> 6; i++)
+        bits[i >> 6] |= UINT64_C(1) << (i & 63);
+}
+
+static inline unsigned log2_of(uint32_t each)
+{
+    return (unsigned)__builtin_ctz(each);
+}
+
+/* Consecutive lanes from `first_lane` on read the bytes [from, to) of shared memory, `each` granules a lane. False: there
+ * may be a conflict. */
+static inline bool shared_read_run(stitch__exec *x, uint32_t from, uint32_t to, uint32_t each, uint32_t first_lane, uint32_t pc)
+{
+    stitch__race *race = &x->block->race;
+    uint32_t at = from >> x->shared_shift, n = (to >> x->shared_shift) - at;
+    unsigned shift = log2_of(each);
+    uint64_t full = x->block->full, key = x->prefix | x->warp->clock | (uint64_t)first_lane << STITCH__KEY_LANE_SHIFT, bad = 0;
+    if (lines_any(race->wrote, from, to)) {
+        const uint64_t *w = race->w + at;
+        VECTOR_LOOP for (uint32_t i = 0; i < n; i++)
+        {
+            uint64_t mine = key + ((uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT);
+            bad |= (uint64_t)((int64_t)(w[i] & STITCH__KEY_CLOCK) >= (int64_t)full) & (uint64_t)((w[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
+        }
+        if (bad)
+            return false;
     }
-    if (bad)
-        return false;
-#if !defined(__clang__)
-#pragma GCC ivdep
-#endif
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t e = r[i], lane = (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT, mine = key | lane;
-        uint64_t live = (e & STITCH__KEY_CLOCK) >= full ? ~UINT64_C(0) : 0;
-        uint64_t same_warp = ((e >> STITCH__KEY_WARP_SHIFT) & 31) == warp ? ~UINT64_C(0) : 0;
-        uint64_t same_lane = ((e ^ mine) & (UINT64_C(31) << STITCH__KEY_LANE_SHIFT)) == 0 ? ~UINT64_C(0) : 0;
-        uint64_t flags = (e & STITCH__KEY_MULTIWARP) |
-                         (same_warp & ((e & STITCH__KEY_MULTILANE) | (~same_lane & STITCH__KEY_MULTILANE))) |
+    if (lines_all(race->crowded, from, to))
+        return true;
+    lines_set(race->read, from, to);
+    uint64_t *r = race->r + at, warp = (x->prefix >> STITCH__KEY_WARP_SHIFT) & 31, crowd = STITCH__KEY_MULTIWARP;
+    uint32_t *rpc = race->rpc + at;
+    VECTOR_LOOP for (uint32_t i = 0; i < n; i++)
+    {
+        uint64_t e = r[i], mine = key + ((uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT);
+        uint64_t live = 0 - (uint64_t)((int64_t)(e & STITCH__KEY_CLOCK) >= (int64_t)full);
+        uint64_t same_warp = 0 - (uint64_t)(((e >> STITCH__KEY_WARP_SHIFT) & 31) == warp);
+        uint64_t other_lane = 0 - (uint64_t)(((e ^ mine) & (UINT64_C(31) << STITCH__KEY_LANE_SHIFT)) != 0);
+        uint64_t flags = (e & STITCH__KEY_MULTIWARP) | (same_warp & ((e | other_lane) & STITCH__KEY_MULTILANE)) |
                          (~same_warp & STITCH__KEY_MULTIWARP);
-        r[i] = mine | (live & flags);
+        uint64_t next = mine | (live & flags);
+        crowd &= next;
+        r[i] = next;
         rpc[i] = pc;
     }
+    if (crowd && !(from & 63) && !(to & 63))
+        lines_set(race->crowded, from, to);
     return true;
 }
 
-static inline bool shared_write_run(stitch__exec *x, uint32_t at, uint32_t n, uint32_t each, uint32_t pc)
+static inline bool shared_write_run(stitch__exec *x, uint32_t from, uint32_t to, uint32_t each, uint32_t first_lane, uint32_t pc)
 {
-    stitch__block *b = x->block;
-    uint64_t *w = b->race.w + at;
-    const uint64_t *r = b->race.r + at;
-    uint32_t *wpc = b->race.wpc + at;
-    uint64_t full = b->full, key = x->prefix | x->warp->clock, bad = 0;
-    unsigned shift = each == 1 ? 0 : each == 2 ? 1 : each == 4 ? 2 : each == 8 ? 3 : 4;
-#if !defined(__clang__)
-#pragma GCC ivdep
-#endif
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t mine = (key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT) >> STITCH__KEY_LANE_SHIFT;
-        bad |= ((w[i] & STITCH__KEY_CLOCK) >= full && (w[i] >> STITCH__KEY_LANE_SHIFT) != mine) ||
-               ((r[i] & STITCH__KEY_CLOCK) >= full && (r[i] >> STITCH__KEY_LANE_SHIFT) != mine);
-    }
-    if (bad)
-        return false;
-#if !defined(__clang__)
-#pragma GCC ivdep
-#endif
-    for (uint32_t i = 0; i < n; i++) {
-        w[i] = key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT;
-        wpc[i] = pc;
-    }
-    return true;
-}
-
-/* One read of a granule by one lane, or by all of them (`flags` MULTILANE). */
-static inline bool shared_read_one(stitch__exec *x, uint32_t g, uint64_t lane, uint64_t flags, uint32_t pc)
-{
-    stitch__block *b = x->block;
-    uint64_t mine = x->prefix | x->warp->clock | lane << STITCH__KEY_LANE_SHIFT, e = b->race.w[g], full = b->full;
-    if ((e & STITCH__KEY_CLOCK) >= full && (flags || (e >> STITCH__KEY_LANE_SHIFT) != (mine >> STITCH__KEY_LANE_SHIFT)))
-        return false;
-    e = b->race.r[g];
-    if ((e & STITCH__KEY_CLOCK) >= full && (e ^ mine) >> STITCH__KEY_LANE_SHIFT) {
-        flags |= e & STITCH__KEY_MULTIWARP;
-        if ((e ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
-            flags |= STITCH__KEY_MULTIWARP;
-        else
-            flags |= STITCH__KEY_MULTILANE;
-    }
-    b->race.r[g] = mine | flags;
-    b->race.rpc[g] = pc;
-    return true;
-}
-
-/* Global memory. Granules that nobody or only this thread touched need no thought; those that several blocks read need
- * none for another read. */
-static inline bool global_read_run(stitch__exec *x, stitch__race *race, uint64_t at, uint32_t n, uint32_t each,
-                                   uint32_t pc)
-{
-    const uint64_t *w = race->w + at;
-    uint64_t *r = race->r + at;
-    uint32_t *rpc = race->rpc + at;
-    uint64_t key = x->prefix | x->warp->clock, bad = 0;
-    unsigned shift = each == 1 ? 0 : each == 2 ? 1 : each == 4 ? 2 : each == 8 ? 3 : 4;
-#if !defined(__clang__)
-#pragma GCC ivdep
-#endif
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t mine = (key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT) >> STITCH__KEY_LANE_SHIFT;
-        bad |= (w[i] != 0 && (w[i] >> STITCH__KEY_LANE_SHIFT) != mine) ||
-               (r[i] != 0 && (r[i] >> STITCH__KEY_LANE_SHIFT) != mine && !(r[i] & STITCH__KEY_MULTIBLOCK));
-    }
-    if (bad)
-        return false;
-#if !defined(__clang__)
-#pragma GCC ivdep
-#endif
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t e = r[i];
-        r[i] = e & STITCH__KEY_MULTIBLOCK ? e : key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT;
-        rpc[i] = e & STITCH__KEY_MULTIBLOCK ? rpc[i] : pc;
-    }
-    return true;
-}
-
-static inline bool global_write_run(stitch__exec *x, stitch__race *race, uint64_t at, uint32_t n, uint32_t each,
-                                    uint32_t pc)
-{
-    uint64_t *w = race->w + at;
-    const uint64_t *r = race->r + at;
+    stitch__race *race = &x->block->race;
+    uint32_t at = from >> x->shared_shift, n = (to >> x->shared_shift) - at;
+    unsigned shift = log2_of(each);
+    uint64_t *w = race->w + at, full = x->block->full, bad = 0;
+    uint64_t key = x->prefix | x->warp->clock | (uint64_t)first_lane << STITCH__KEY_LANE_SHIFT;
     uint32_t *wpc = race->wpc + at;
-    uint64_t key = x->prefix | x->warp->clock, bad = 0;
-    unsigned shift = each == 1 ? 0 : each == 2 ? 1 : each == 4 ? 2 : each == 8 ? 3 : 4;
-#if !defined(__clang__)
-#pragma GCC ivdep
-#endif
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t mine = (key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT) >> STITCH__KEY_LANE_SHIFT;
-        bad |= (w[i] != 0 && (w[i] >> STITCH__KEY_LANE_SHIFT) != mine) ||
-               (r[i] != 0 && (r[i] >> STITCH__KEY_LANE_SHIFT) != mine);
+    if (lines_any(race->wrote, from, to) || lines_any(race->read, from, to)) {
+        const uint64_t *r = race->r + at;
+        VECTOR_LOOP for (uint32_t i = 0; i < n; i++)
+        {
+            uint64_t mine = key + ((uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT);
+            bad |= (uint64_t)((int64_t)(w[i] & STITCH__KEY_CLOCK) >= (int64_t)full) & (uint64_t)((w[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
+            bad |= (uint64_t)((int64_t)(r[i] & STITCH__KEY_CLOCK) >= (int64_t)full) & (uint64_t)((r[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
+        }
+        if (bad)
+            return false;
     }
-    if (bad)
-        return false;
-#if !defined(__clang__)
-#pragma GCC ivdep
-#endif
-    for (uint32_t i = 0; i < n; i++) {
-        w[i] = key | (uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT;
+    lines_set(race->wrote, from, to);
+    VECTOR_LOOP for (uint32_t i = 0; i < n; i++)
+    {
+        w[i] = key + ((uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT);
         wpc[i] = pc;
     }
+    return true;
+}
+
+/* One read of an element by one lane, or by several (`flags` MULTILANE). */
+static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size, uint64_t lane, uint64_t flags, uint32_t pc)
+{
+    stitch__block *b = x->block;
+    uint64_t mine = x->prefix | x->warp->clock | lane << STITCH__KEY_LANE_SHIFT, full = b->full;
+    uint32_t line = from >> 6; /* an aligned element lies in one piece */
+    uint64_t bit = UINT64_C(1) << (line & 63);
+    bool wrote = b->race.wrote[line >> 6] & bit;
+    if (!wrote && b->race.crowded[line >> 6] & bit)
+        return true;
+    b->race.read[line >> 6] |= bit;
+    for (uint32_t g = from >> x->shared_shift, end = (from + size) >> x->shared_shift; g < end; g++) {
+        uint64_t e = b->race.w[g], more = flags;
+        if (wrote && (e & STITCH__KEY_CLOCK) >= full && (flags || (e ^ mine) >> STITCH__KEY_LANE_SHIFT))
+            return false;
+        e = b->race.r[g];
+        if ((e & STITCH__KEY_CLOCK) >= full && (e ^ mine) >> STITCH__KEY_LANE_SHIFT) {
+            more |= e & STITCH__KEY_MULTIWARP;
+            if ((e ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
+                more |= STITCH__KEY_MULTIWARP;
+            else
+                more |= STITCH__KEY_MULTILANE;
+        }
+        b->race.r[g] = mine | more;
+        b->race.rpc[g] = pc;
+    }
+    return true;
+}
+
+/* Global memory: whole lines of 32 granules by consecutive lanes. False: the lines do not hold one simple record. */
+static inline bool global_read_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t each, uint32_t pc)
+{
+    unsigned shift = log2_of(each);
+    uint32_t tag = log->tag | shift << STITCH__TAG_EACH | (pc & STITCH__TAG_PC);
+    if (at & 31 || each > 16)
+        return false;
+    for (uint32_t k = 0; k < each; k++) {
+        stitch__race_entry *l = &log->line[at / 32 + k];
+        uint64_t mine = x->prefix | x->warp->clock | (uint64_t)((32u >> shift) * k) << STITCH__KEY_LANE_SHIFT;
+        bool w_now = !((l->wtag ^ log->tag) >> STITCH__TAG_SHIFT), r_now = !((l->rtag ^ log->tag) >> STITCH__TAG_SHIFT);
+        uint64_t r = r_now ? l->r : 0;
+        if (w_now && ((l->w ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->wtag ^ tag) >> STITCH__TAG_EACH))
+            return false;
+        if (r) {
+            if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
+                continue;
+            if ((r ^ mine) >> STITCH__KEY_BLOCK_SHIFT)
+                mine |= STITCH__KEY_MULTIBLOCK;
+            else if ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
+                mine |= STITCH__KEY_MULTIWARP;
+            else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31 || (l->rtag ^ tag) >> STITCH__TAG_EACH)
+                return false;
+            mine |= r & (STITCH__KEY_MULTIBLOCK | STITCH__KEY_MULTIWARP);
+        }
+        l->r = mine;
+        l->rtag = tag;
+    }
+    return true;
+}
+
+static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t each, uint32_t pc)
+{
+    unsigned shift = log2_of(each);
+    uint32_t tag = log->tag | shift << STITCH__TAG_EACH | (pc & STITCH__TAG_PC);
+    if (at & 31 || each > 16)
+        return false;
+    for (uint32_t k = 0; k < each; k++) {
+        stitch__race_entry *l = &log->line[at / 32 + k];
+        uint64_t mine = x->prefix | x->warp->clock | (uint64_t)((32u >> shift) * k) << STITCH__KEY_LANE_SHIFT;
+        bool w_now = !((l->wtag ^ log->tag) >> STITCH__TAG_SHIFT), r_now = !((l->rtag ^ log->tag) >> STITCH__TAG_SHIFT);
+        if ((w_now && ((l->w ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->wtag ^ tag) >> STITCH__TAG_EACH)) ||
+            (r_now && l->r && ((l->r ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->rtag ^ tag) >> STITCH__TAG_EACH)))
+            return false;
+        l->w = mine;
+        l->wtag = tag;
+    }
+    return true;
+}
+
+static inline stitch__race_entry *global_word(stitch__race_log *log, uint64_t g)
+{
+    const stitch__race_entry *l = &log->line[g / 32];
+    if (l->w != STITCH__LINE_WORDS || (l->wtag ^ log->tag) >> STITCH__TAG_SHIFT)
+        stitch__race_expand(log, g / 32);
+    return &log->word[g];
+}
+
+/* Each lane its own granules. */
+static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each, uint32_t pc)
+{
+    uint64_t key = x->prefix | x->warp->clock, full = x->block->full;
+    uint32_t tag = log->tag | (pc & STITCH__TAG_PC), last = ~0u;
+    for (uint32_t i = 0; i < 32; i++) {
+        uint64_t several = 0;
+        if (i < 31 && offset[i] == offset[i + 1])
+            continue; /* the last lane of those with one address speaks for them */
+        if (offset[i] == last || (i && offset[i] == offset[i - 1]))
+            several = STITCH__KEY_MULTILANE;
+        last = offset[i];
+        for (uint32_t k = 0; k < each; k++) {
+            stitch__race_entry *e = global_word(log, (offset[i] >> x->global_shift) + k);
+            uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, r = e->r;
+            if (e->w && (several || (e->w ^ mine) >> STITCH__KEY_LANE_SHIFT) &&
+                ((e->w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (e->w & STITCH__KEY_CLOCK) >= full))
+                return false;
+            if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
+                continue;
+            mine |= several;
+            if (r && (r ^ mine) >> STITCH__KEY_LANE_SHIFT) {
+                mine |= (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT       ? STITCH__KEY_MULTIBLOCK
+                        : (r & STITCH__KEY_CLOCK) < full            ? 0
+                        : (r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31 ? STITCH__KEY_MULTIWARP
+                                                                    : STITCH__KEY_MULTILANE | (r & STITCH__KEY_MULTIWARP);
+                mine |= r & STITCH__KEY_MULTIBLOCK;
+            }
+            e->r = mine;
+            e->rtag = tag;
+        }
+    }
+    return true;
+}
+
+static inline bool global_write_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each, uint32_t pc)
+{
+    uint64_t key = x->prefix | x->warp->clock, full = x->block->full;
+    uint32_t tag = log->tag | (pc & STITCH__TAG_PC);
+    for (uint32_t i = 0; i < 32; i++)
+        for (uint32_t k = 0; k < each; k++) {
+            stitch__race_entry *e = global_word(log, (offset[i] >> x->global_shift) + k);
+            uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT;
+            if (e->w && (e->w ^ mine) >> STITCH__KEY_LANE_SHIFT &&
+                ((e->w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (e->w & STITCH__KEY_CLOCK) >= full))
+                return false;
+            if (e->r && (e->r ^ mine) >> STITCH__KEY_LANE_SHIFT &&
+                ((e->r ^ mine) >> STITCH__KEY_BLOCK_SHIFT || e->r & STITCH__KEY_MULTIBLOCK || (e->r & STITCH__KEY_CLOCK) >= full))
+                return false;
+            e->w = mine;
+            e->wtag = tag;
+        }
     return true;
 }
 
@@ -467,6 +567,36 @@ static inline bool in_range(const uint32_t *a, uint32_t low, uint32_t high, uint
     return bad == 0;
 }
 
+/* Half-warps with consecutive addresses each: rows of 16 in a tile. */
+static inline bool halves(const uint32_t *a, uint32_t step)
+{
+    uint32_t bad = 0;
+    EACH_LANE bad |= a[i] - (a[i & 16] + (uint32_t)(i & 15) * step);
+    return bad == 0;
+}
+
+static inline bool shared_read_each(stitch__exec *x, const uint32_t *a, uint32_t step, uint32_t pc)
+{
+    if (halves(a, step))
+        return shared_read_run(x, a[0], a[0] + 16 * step, step >> x->shared_shift, 0, pc) &&
+               shared_read_run(x, a[16], a[16] + 16 * step, step >> x->shared_shift, 16, pc);
+    for (uint32_t i = 0; i < 32; i++) {
+        if (i < 31 && a[i] == a[i + 1])
+            continue;
+        if (!shared_read_one(x, a[i], step, i, i && a[i] == a[i - 1] ? STITCH__KEY_MULTILANE : 0, pc))
+            return false;
+    }
+    return true;
+}
+
+static inline bool shared_written(const stitch__exec *x, const uint32_t *a, uint32_t step)
+{
+    uint64_t need = (UINT64_C(1) << step) - 1, have = need;
+    for (int i = 0; i < 32; i++) /* an aligned element lies in one word of bits */
+        have &= x->block->shared_init[a[i] >> 6] >> (a[i] & 63);
+    return (have & need) == need;
+}
+
 static bool fast_shared_load(stitch__exec *x, const stitch__instr *in)
 {
     stitch__block *b = x->block;
@@ -476,10 +606,9 @@ static bool fast_shared_load(stitch__exec *x, const stitch__instr *in)
         !in_range(a, STITCH__SIM_SHARED_START, b->shared_end - step, step))
         return false;
     int pattern = pattern32(a, step);
-    uint32_t shift = x->shared_shift, each = step >> shift;
     if (pattern == PATTERN_LINEAR) {
         if ((x->check_init && !bits_set(b->shared_init, a[0], 32 * step)) ||
-            (x->check_shared && !shared_read_run(x, a[0] >> shift, 32 * each, each, pc)))
+            (x->check_shared && !shared_read_run(x, a[0], a[0] + 32 * step, step >> x->shared_shift, 0, pc)))
             return false;
         if (x->counting)
             count_run(&x->fc->mem[pc], 0, step, true);
@@ -487,29 +616,16 @@ static bool fast_shared_load(stitch__exec *x, const stitch__instr *in)
         return true;
     }
     if (pattern == PATTERN_EQUAL) {
-        if (x->check_init && !bits_set(b->shared_init, a[0], step))
+        if ((x->check_init && !bits_set(b->shared_init, a[0], step)) ||
+            (x->check_shared && !shared_read_one(x, a[0], step, 0, STITCH__KEY_MULTILANE, pc)))
             return false;
-        if (x->check_shared)
-            for (uint32_t k = 0; k < each; k++)
-                if (!shared_read_one(x, (a[0] >> shift) + k, 0, STITCH__KEY_MULTILANE, pc))
-                    return false;
         if (x->counting)
             count_shared(&x->fc->mem[pc], a, step);
         spread(x->regs, in, b->shared + a[0], 0);
         return true;
     }
-    if (x->check_init) {
-        uint64_t need = step == 64 ? ~UINT64_C(0) : (UINT64_C(1) << step) - 1, have = need;
-        for (int i = 0; i < 32; i++) /* an aligned element lies in one word of bits */
-            have &= b->shared_init[a[i] >> 6] >> (a[i] & 63);
-        if ((have & need) != need)
-            return false;
-    }
-    if (x->check_shared)
-        for (uint32_t i = 0; i < 32; i++)
-            for (uint32_t k = 0; k < each; k++)
-                if (!shared_read_one(x, (a[i] >> shift) + k, i, 0, pc))
-                    return false;
+    if ((x->check_init && !shared_written(x, a, step)) || (x->check_shared && !shared_read_each(x, a, step, pc)))
+        return false;
     if (x->counting)
         count_shared(&x->fc->mem[pc], a, step);
     gather(x->regs, in, b->shared, a);
@@ -519,14 +635,13 @@ static bool fast_shared_load(stitch__exec *x, const stitch__instr *in)
 static bool fast_shared_store(stitch__exec *x, const stitch__instr *in)
 {
     stitch__block *b = x->block;
-    uint32_t a[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in);
+    uint32_t a[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in), each = step >> x->shared_shift;
     if (in->flags & STITCH__IN_VOLATILE || b->shared_end < STITCH__SIM_SHARED_START + step ||
         !shared_offsets(x, in, stitch__operand(x, in->o[0]), a, b->rank) ||
         !in_range(a, STITCH__SIM_SHARED_START, b->shared_end - step, step))
         return false;
-    uint32_t shift = x->shared_shift, each = step >> shift;
     if (pattern32(a, step) == PATTERN_LINEAR) {
-        if (x->check_shared && !shared_write_run(x, a[0] >> shift, 32 * each, each, pc))
+        if (x->check_shared && !shared_write_run(x, a[0], a[0] + 32 * step, each, 0, pc))
             return false;
         if (x->check_init)
             set_bits(b->shared_init, a[0], 32 * step);
@@ -536,17 +651,9 @@ static bool fast_shared_store(stitch__exec *x, const stitch__instr *in)
         return true;
     }
     if (x->check_shared) {
-        uint64_t key = x->prefix | x->warp->clock, full = b->full;
         for (uint32_t i = 0; i < 32; i++)
-            for (uint32_t k = 0; k < each; k++) {
-                uint32_t g = (a[i] >> shift) + k;
-                uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, w = b->race.w[g], r = b->race.r[g];
-                if (((w & STITCH__KEY_CLOCK) >= full && (w ^ mine) >> STITCH__KEY_LANE_SHIFT) ||
-                    ((r & STITCH__KEY_CLOCK) >= full && (r ^ mine) >> STITCH__KEY_LANE_SHIFT))
-                    return false;
-                b->race.w[g] = mine;
-                b->race.wpc[g] = pc;
-            }
+            if (!shared_write_run(x, a[i], a[i] + step, each, i, pc))
+                return false;
     }
     if (x->check_init)
         for (int i = 0; i < 32; i++)
@@ -605,16 +712,16 @@ static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
     if (!al)
         return false;
     const uint64_t *init = x->check_init ? (const uint64_t *)(const void *)al->init : NULL;
-    stitch__race *race = NULL;
-    uint32_t shift = x->global_shift, each = step >> shift;
+    stitch__race_log *log = NULL;
+    uint32_t each = step >> x->global_shift;
     if (x->check_global && !al->readonly) {
-        race = stitch__race_of(x, al);
-        if (!race)
+        log = stitch__race_of(x, al);
+        if (!log)
             return false;
     }
     if (pattern == PATTERN_LINEAR) {
         if ((init && !bits_set(init, offset[0], 32 * step)) ||
-            (race && !global_read_run(x, race, offset[0] >> shift, 32 * each, each, pc)))
+            (log && !global_read_run(x, log, offset[0] >> x->global_shift, each, pc) && !global_read_each(x, log, offset, each, pc)))
             return false;
         if (x->counting)
             count_run(&x->fc->mem[pc], a[0], step, false);
@@ -628,26 +735,8 @@ static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
         if ((have & need) != need)
             return false;
     }
-    if (race) {
-        uint64_t key = x->prefix | x->warp->clock;
-        for (uint32_t i = 0; i < 32; i++)
-            for (uint32_t k = 0; k < each; k++) {
-                uint64_t g = (offset[i] >> shift) + k, mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT;
-                uint64_t w = race->w[g], r = race->r[g];
-                if (w != 0 && (w ^ mine) >> STITCH__KEY_LANE_SHIFT)
-                    return false;
-                if (r & STITCH__KEY_MULTIBLOCK)
-                    continue;
-                if (r != 0 && (r ^ mine) >> STITCH__KEY_LANE_SHIFT) {
-                    mine |= r & STITCH__KEY_MULTIWARP;
-                    mine |= (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT       ? STITCH__KEY_MULTIBLOCK
-                            : (r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31 ? STITCH__KEY_MULTIWARP
-                                                                        : STITCH__KEY_MULTILANE;
-                }
-                race->r[g] = mine;
-                race->rpc[g] = pc;
-            }
-    }
+    if (log && !global_read_each(x, log, offset, each, pc))
+        return false;
     if (x->counting)
         count_global(&x->fc->mem[pc], a, step);
     if (pattern == PATTERN_EQUAL)
@@ -667,15 +756,15 @@ static bool fast_global_store(stitch__exec *x, const stitch__instr *in)
     stitch__sim_alloc *al = global_offsets(x, in, stitch__operand(x, in->o[0]), a, offset, step, pc, &pattern);
     if (!al || al->readonly || pattern == PATTERN_EQUAL)
         return false;
-    stitch__race *race = NULL;
-    uint32_t shift = x->global_shift, each = step >> shift;
+    stitch__race_log *log = NULL;
+    uint32_t each = step >> x->global_shift;
     if (x->check_global) {
-        race = stitch__race_of(x, al);
-        if (!race)
+        log = stitch__race_of(x, al);
+        if (!log)
             return false;
     }
     if (pattern == PATTERN_LINEAR) {
-        if (race && !global_write_run(x, race, offset[0] >> shift, 32 * each, each, pc))
+        if (log && !global_write_run(x, log, offset[0] >> x->global_shift, each, pc) && !global_write_each(x, log, offset, each, pc))
             return false;
         if (al->init)
             set_bits_shared(al->init, offset[0], 32 * step);
@@ -684,18 +773,8 @@ static bool fast_global_store(stitch__exec *x, const stitch__instr *in)
         collect(x, in, al->host + offset[0]);
         return true;
     }
-    if (race) {
-        uint64_t key = x->prefix | x->warp->clock;
-        for (uint32_t i = 0; i < 32; i++)
-            for (uint32_t k = 0; k < each; k++) {
-                uint64_t g = (offset[i] >> shift) + k, mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT;
-                if ((race->w[g] != 0 && (race->w[g] ^ mine) >> STITCH__KEY_LANE_SHIFT) ||
-                    (race->r[g] != 0 && (race->r[g] ^ mine) >> STITCH__KEY_LANE_SHIFT))
-                    return false;
-                race->w[g] = mine;
-                race->wpc[g] = pc;
-            }
-    }
+    if (log && !global_write_each(x, log, offset, each, pc))
+        return false;
     if (al->init)
         for (int i = 0; i < 32; i++)
             set_bits_shared(al->init, offset[i], step);

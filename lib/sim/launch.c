@@ -122,11 +122,13 @@ static bool block_begin(stitch__exec *x, stitch__block *b, uint64_t linear, stit
     if (b->time > TIME_MAX) {
         b->time = 0;
         if (b->race.w)
-            memset(b->race.w, 0, (((size_t)b->shared_end >> x->shared_shift) + 64) * 24);
+            memset(b->race.w, 0, (((size_t)b->shared_end >> x->shared_shift) + 64) * 24 + b->race.words * 24);
     }
     if (b->partial || b->time == 0)
         memset(b->seen, 0, STITCH__MAX_WARPS * sizeof(*b->seen));
     b->full = ++b->time;
+    if (b->race.wrote)
+        memset(b->race.wrote, 0, b->race.words * 24);
     for (uint32_t i = 0; i < b->warp_count; i++) {
         stitch__warp *w = &b->warps[i];
         uint32_t left = b->thread_count - i * 32;

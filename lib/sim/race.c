@@ -18,46 +18,63 @@
 
 bool stitch__race_open(stitch__exec *x, stitch__block *b)
 {
-    size_t n = ((size_t)b->shared_end >> x->shared_shift) + 64;
-    b->race.w = stitch__calloc(NULL, n, 24);
+    size_t n = ((size_t)b->shared_end >> x->shared_shift) + 64, words = b->shared_end / 4096 + 1;
+    b->race.w = stitch__calloc(NULL, 1, n * 24 + words * 24);
     if (!b->race.w)
         return false;
     b->race.r = b->race.w + n;
-    b->race.wpc = (uint32_t *)(void *)(b->race.r + n);
+    b->race.wrote = b->race.r + n;
+    b->race.read = b->race.wrote + words;
+    b->race.crowded = b->race.read + words;
+    b->race.wpc = (uint32_t *)(void *)(b->race.crowded + words);
     b->race.rpc = b->race.wpc + n;
+    b->race.words = words;
     return true;
 }
 
-/* The record of an allocation in this launch; made at the first access. NULL: no memory for it. */
-stitch__race *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
+/* The record of an allocation, ready for this launch. NULL: no memory for it. */
+stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
 {
     stitch__job *j = x->job;
     if (__atomic_load_n(&a->race_launch, __ATOMIC_ACQUIRE) == j->number)
         return a->race;
     pthread_mutex_lock(&j->lock);
-    if (a->race_launch != j->number &&
-        stitch__grow(j->ctx, &j->touched, &j->touched_cap, j->touched_count + 1, sizeof(*j->touched)) == STITCH_OK) {
+    if (a->race_launch != j->number && stitch__grow(j->ctx, &j->touched, &j->touched_cap, j->touched_count + 1, sizeof(*j->touched)) == STITCH_OK) {
+        size_t n = (size_t)(a->size >> x->global_shift) + 64, lines = n / 32 + 1;
+        size_t bytes = sizeof(stitch__race_log) + 64 + (n + lines) * sizeof(stitch__race_entry);
+        stitch__race_log *log = a->race;
+        if (!log || a->race_bytes != bytes || log->tag >> STITCH__TAG_SHIFT == (1u << (32 - STITCH__TAG_SHIFT)) - 1) {
+            /* Fresh pages are zero and cost nothing until they are touched. */
+            free(log);
+            a->race = log = calloc(1, bytes);
+            a->race_bytes = log ? bytes : 0;
+        }
+        if (log) {
+            log->line = (stitch__race_entry *)(void *)(((uintptr_t)(log + 1) + 63) & ~(uintptr_t)63);
+            log->word = log->line + lines;
+            log->tag += 1u << STITCH__TAG_SHIFT;
+        }
         j->touched[j->touched_count++] = a;
-        size_t n = (size_t)(a->size >> x->global_shift) + 64, bytes = sizeof(stitch__race) + 64 + n * 24;
-        if (a->race_bytes == bytes && bytes < (1u << 20)) {
-            memset(a->race, 0, bytes);
-        } else { /* fresh pages are zero and cost nothing until they are touched */
-            free(a->race);
-            a->race = calloc(1, bytes);
-            a->race_bytes = a->race ? bytes : 0;
-        }
-        if (a->race) {
-            stitch__race *r = a->race;
-            r->w = (uint64_t *)(void *)(((uintptr_t)(r + 1) + 63) & ~(uintptr_t)63);
-            r->r = r->w + n;
-            r->wpc = (uint32_t *)(void *)(r->r + n);
-            r->rpc = r->wpc + n;
-        }
         __atomic_store_n(&a->race_launch, j->number, __ATOMIC_RELEASE);
     }
-    stitch__race *race = a->race_launch == j->number ? a->race : NULL;
+    stitch__race_log *log = a->race_launch == j->number ? a->race : NULL;
     pthread_mutex_unlock(&j->lock);
-    return race;
+    return log;
+}
+
+/* Writes the record of a line into its granules. */
+void stitch__race_expand(stitch__race_log *log, uint64_t line)
+{
+    stitch__race_entry *l = &log->line[line], *e = &log->word[line * 32];
+    bool w = l->wtag >> STITCH__TAG_SHIFT == log->tag >> STITCH__TAG_SHIFT, r = l->rtag >> STITCH__TAG_SHIFT == log->tag >> STITCH__TAG_SHIFT;
+    for (uint64_t i = 0; i < 32; i++) {
+        e[i].w = w ? l->w + ((i >> (l->wtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT) : 0;
+        e[i].r = r ? l->r + ((i >> (l->rtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT) : 0;
+        e[i].wtag = (l->wtag & STITCH__TAG_PC) | log->tag;
+        e[i].rtag = (l->rtag & STITCH__TAG_PC) | log->tag;
+    }
+    l->w = STITCH__LINE_WORDS;
+    l->wtag = log->tag;
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
@@ -130,6 +147,8 @@ void stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block
         else if (write && r && !(atomic && r & STITCH__KEY_ATOMIC) && !ordered(x, r, lane))
             stitch__report_race(x, STITCH__SIM_SHARED_RACE, in, lane, write, STITCH__SIM_SHARED, offset, size, NULL, r,
                                 owner->race.rpc[g], false);
+        uint32_t line = (g << x->shared_shift) >> 6;
+        (write ? owner->race.wrote : owner->race.read)[line >> 6] |= UINT64_C(1) << (line & 63);
         if (write) {
             owner->race.w[g] = mine;
             owner->race.wpc[g] = pc;
@@ -162,45 +181,53 @@ static bool ordered_global(const stitch__exec *x, uint64_t e, uint32_t lane, boo
     return (e & STITCH__KEY_CLOCK) < stitch__job_released(x, block);
 }
 
-void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_alloc *a, uint32_t lane, uint64_t offset,
-                         uint32_t size, bool write, bool atomic, const void *new_value)
+/* What a read by `mine` leaves of the read record `r`. */
+static uint64_t merge_read(const stitch__exec *x, uint64_t r, uint64_t mine)
 {
-    stitch__race *race = a->readonly ? NULL : stitch__race_of(x, a);
-    if (!race)
+    if (r && (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT)
+        return r & STITCH__KEY_MULTIBLOCK && !x->talks ? r : mine | STITCH__KEY_MULTIBLOCK;
+    uint64_t flags = r & STITCH__KEY_MULTIBLOCK;
+    if (r && (r & STITCH__KEY_CLOCK) >= x->block->full) {
+        flags |= r & (STITCH__KEY_MULTIWARP | STITCH__KEY_MULTILANE);
+        if ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
+            flags |= STITCH__KEY_MULTIWARP;
+        else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31)
+            flags |= STITCH__KEY_MULTILANE;
+    }
+    return mine | flags;
+}
+
+void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_alloc *a, uint32_t lane, uint64_t offset, uint32_t size,
+                         bool write, bool atomic, const void *new_value)
+{
+    stitch__race_log *log = a->readonly ? NULL : stitch__race_of(x, a);
+    if (!log)
         return;
     uint64_t mine = key_of(x, lane) | (atomic ? STITCH__KEY_ATOMIC : 0);
     uint64_t from = offset >> x->global_shift, to = (offset + size - 1) >> x->global_shift;
-    uint32_t pc = stitch__pc(x, in);
+    uint32_t tag = log->tag | (stitch__pc(x, in) & STITCH__TAG_PC);
     bool same = write && new_value && memcmp(a->host + offset, new_value, size) == 0;
     for (uint64_t g = from; g <= to; g++) {
-        uint64_t w = race->w[g], r = race->r[g];
+        const stitch__race_entry *line = &log->line[g / 32];
+        if (line->w != STITCH__LINE_WORDS || (line->wtag ^ log->tag) >> STITCH__TAG_SHIFT)
+            stitch__race_expand(log, g / 32);
+        stitch__race_entry *e = &log->word[g];
+        uint64_t w = e->w, r = e->r;
         bool both = atomic && w & STITCH__KEY_ATOMIC;
         if (w && !both && !(write && same) && !ordered_global(x, w, lane, false))
-            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size,
-                                a, w, race->wpc[g], true);
+            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size, a, w,
+                                e->wtag & STITCH__TAG_PC, true);
         else if (write && r && !same && !(atomic && r & STITCH__KEY_ATOMIC) && !ordered_global(x, r, lane, true))
-            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size,
-                                a, r, race->rpc[g], false);
+            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size, a, r,
+                                e->rtag & STITCH__TAG_PC, false);
         if (write) {
-            race->w[g] = mine;
-            race->wpc[g] = pc;
+            e->w = mine;
+            e->wtag = tag;
             continue;
         }
-        uint64_t flags = 0;
-        if (r && (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT) {
-            if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
-                continue;
-            flags = STITCH__KEY_MULTIBLOCK;
-        } else if (r && (r & STITCH__KEY_CLOCK) >= x->block->full) {
-            flags = r & (STITCH__KEY_MULTIWARP | STITCH__KEY_MULTILANE | STITCH__KEY_MULTIBLOCK);
-            if ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
-                flags |= STITCH__KEY_MULTIWARP;
-            else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31)
-                flags |= STITCH__KEY_MULTILANE;
-        } else {
-            flags = r & STITCH__KEY_MULTIBLOCK;
-        }
-        race->r[g] = mine | flags;
-        race->rpc[g] = pc;
+        uint64_t next = merge_read(x, r, mine);
+        if (next != r)
+            e->rtag = tag;
+        e->r = next;
     }
 }
