@@ -293,7 +293,7 @@ static int finish(run *r, int code)
     } else {
         cli_say(c, "no correct program in %zu attempts", r->h.count);
     }
-    if (code == 0 && (r->h.best < 0 || (c->o.target > 0 && speedup < c->o.target)))
+    if (code == 0 && (r->h.best < 0 || (c->o.target > 0 && median > 0 && speedup < c->o.target)))
         code = EXIT_NOT_CORRECT;
     cli_emit(c,
              json_pack("{s:s, s:i, s:i, s:f, s:f, s:I, s:f, s:s?, s:i}", "event", "result", "attempts", (int)r->h.count,

@@ -139,8 +139,14 @@ static void after_failure(const stitch_attempt *attempts, size_t count, int32_t 
            (int32_t)count - 1, last->subtask, "failed in stage %s", stage);
 }
 
-static void after_success(int32_t plans, const stitch_policy *p, const state *s, stitch_decision *out)
+static void after_success(const stitch_attempt *last, int32_t plans, const stitch_policy *p, const state *s,
+                          stitch_decision *out)
 {
+    if (last->median_us <= 0 &&
+        last->speedup <= 0) { /* the simulator reports no times: there is nothing to optimise by */
+        decide(out, STITCH_ACTION_STOP, s->best, -1, "correct, and not timed here");
+        return;
+    }
     if (s->stagnant >= p->stagnation) {
         if (plans < p->max_plans)
             decide(out, STITCH_ACTION_REPLAN, s->best, -1, "%d attempts without a gain of %.0f %%", s->stagnant,
@@ -191,6 +197,6 @@ int stitch_next(const stitch_attempt *attempts, size_t count, int32_t plans, con
     else if (!passed(&attempts[count - 1]))
         after_failure(attempts, count, plans, &p, &s, out);
     else
-        after_success(plans, &p, &s, out);
+        after_success(&attempts[count - 1], plans, &p, &s, out);
     return STITCH_OK;
 }

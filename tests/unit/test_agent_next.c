@@ -185,6 +185,17 @@ TEST(without_plans_left)
     CHECK_INT(next(&stalled, &p).action, STITCH_ACTION_STOP);
 }
 
+TEST(stops_where_nothing_is_timed)
+{
+    history h = {.plans = 1};
+    add(&h, STITCH_ACTION_DRAFT, STITCH_STAGE_CORRECT, 0);
+    add(&h, STITCH_ACTION_REPAIR_CORRECTNESS, 0, 0);
+    stitch_decision d = next(&h, NULL);
+    CHECK_INT(d.action, STITCH_ACTION_STOP);
+    CHECK_INT(d.best, 1);
+    CHECK_HAS(d.reason, "not timed");
+}
+
 TEST(always_ends)
 {
     /* Whatever the outcomes are, the loop ends within the budget and never asks for a base that is not there. */
@@ -238,4 +249,5 @@ TEST(refuses_bad_input)
 
 TEST_MAIN(RUN(plans_then_drafts), RUN(repairs_by_stage), RUN(optimises_the_best), RUN(replans_after_failures),
           RUN(replans_after_stagnation), RUN(small_steps_do_not_hide_stagnation), RUN(stops_at_target),
-          RUN(stops_at_budget), RUN(without_plans_left), RUN(always_ends), RUN(refuses_bad_input))
+          RUN(stops_at_budget), RUN(without_plans_left), RUN(stops_where_nothing_is_timed), RUN(always_ends),
+          RUN(refuses_bad_input))

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""The command line without a GPU: help, exit codes, JSON, bad input. Prints TAP.
+
+usage: test_cli.py STITCH EXAMPLES-FOLDER
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+STITCH, EXAMPLES = sys.argv[1:3]
+TASK = os.path.join(EXAMPLES, "tasks", "swiglu_mlp", "task.json")
+SOURCE = os.path.join(EXAMPLES, "tasks", "swiglu_mlp", "eager.cu")
+PLAN = os.path.join(EXAMPLES, "tasks", "swiglu_mlp", "eager_f32.json")
+FOLDER = tempfile.mkdtemp()
+tests = []
+
+
+def run(*args, **more):
+    env = dict(os.environ, STITCH_CACHE_DIR=os.path.join(FOLDER, "cache"))
+    return subprocess.run([STITCH, *args], capture_output=True, text=True, timeout=120, env=env, **more)
+
+
+def check(name, ok, done=None):
+    tests.append(ok)
+    print(f"{'ok' if ok else 'not ok'} {len(tests)} - {name}", flush=True)
+    if not ok and done is not None:
+        for line in (f"exit {done.returncode}", *done.stdout.splitlines(), *done.stderr.splitlines()):
+            print("# " + line)
+
+
+def put(name, text):
+    path = os.path.join(FOLDER, name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    return path
+
+
+def usage():
+    for args, code, word in ((["--help"], 0, "Exit codes"), (["help", "run"], 0, "--model"), (["run", "--help"], 0, "--attempts"),
+                             (["--version"], 0, "stitch 0."), ([], 2, "usage"), (["nonsense"], 2, "nonsense"),
+                             (["run"], 2, "--task and --model"), (["verify", "--task", TASK], 2, "give one of"),
+                             (["compile", "--nonsense"], 2, "--help"), (["compile", "a", "b"], 2, "unexpected"),
+                             (["run", "--task", TASK, "--model", "x", "--attempts", "0"], 2, "not a valid value"),
+                             (["compile", "--source", SOURCE], 2, "--plan")):
+        done = run(*args)
+        check("usage: stitch " + " ".join(os.path.basename(a) for a in args), done.returncode == code and word in done.stdout + done.stderr,
+              done)
+
+
+def inputs():
+    for args, code, word in ((["compile", "/nonexistent.stitch"], 2, "/nonexistent.stitch"),
+                             (["compile", put("bad.stitch", "{}")], 2, "bad.stitch"),
+                             (["compile", "--reply", put("none.md", "no blocks")], 2, "no ```cuda block"),
+                             (["compile", "--reply", put("cut.md", "```cuda\nint x;\n")], 2, "cut off"),
+                             (["verify", "--task", put("t.json", "{\"stitch_task\": 2}"), "x.stitch"], 2, "stitch_task"),
+                             (["verify", "--task", "/nonexistent.json", "x.stitch"], 2, "/nonexistent.json"),
+                             (["run", "--task", TASK, "--model", "gpt"], 2, "is no model"),
+                             (["run", "--task", TASK, "--model", "replay:/nonexistent"], 2, "/nonexistent"),
+                             (["doctor", "--device", "gpu"], 2, "device 'gpu'")):
+        done = run(*args)
+        check("input: " + word, done.returncode == code and word in done.stderr, done)
+
+
+def doctor():
+    done = run("doctor", "--json")
+    items = {item["name"]: item for item in json.loads(done.stdout)["items"]}
+    check("doctor prints JSON", {"driver", "nvrtc", "cublaslt", "cache"} <= set(items), done)
+    return items["nvrtc"]["status"] == "ok"
+
+
+def compiles():
+    saved = os.path.join(FOLDER, "p.stitch")
+    args = ["--task", TASK, "--source", SOURCE, "--plan", PLAN, "--arch", "sm_90a"]
+    done = run("compile", *args, "-o", saved, "--json")
+    report = json.loads(done.stdout)
+    check("compile saves a program", done.returncode == 0 and report["ok"] and os.path.getsize(saved) > 1000, done)
+    check("kernels are listed", {k["name"] for k in report["kernels"]} >= {"rms_norm", "silu", "mul", "add"}, done)
+    done = run("compile", *args, "--json")
+    check("the second time comes from the cache", json.loads(done.stdout)["cached"], done)
+    done = run("compile", saved, "--arch", "sm_90a")
+    check("a saved program compiles without its task", done.returncode == 0, done)
+    with open(SOURCE, encoding="utf-8") as f:
+        source = f.read()
+    done = run("compile", "--task", TASK, "--source", put("e.cu", source.replace("float sum = 0;", "flaot sum = 0;")), "--plan", PLAN, "--arch",
+               "sm_90a", "--json")
+    lines = done.stdout.splitlines()
+    check("a compile error names its line", done.returncode == 2 and json.loads(lines[0])["diagnostics"][0]["line"] == 9, done)
+    with open(PLAN, encoding="utf-8") as f:
+        plan = f.read()
+    done = run("compile", "--task", TASK, "--source", SOURCE, "--plan", put("p.json", plan.replace('"k": "C", "trans_b"', '"k": "F", "trans_b"')),
+               "--arch", "sm_90a")
+    check("a wrong product is found without compiling", done.returncode == 2 and "run[1].gemm" in done.stderr, done)
+
+
+def without_a_device():
+    done = run("verify", "--task", TASK, "--source", SOURCE, "--plan", PLAN, "--device", "none")
+    check("verify without a device", done.returncode == 3 and "device" in done.stderr, done)
+    done = run("run", "--task", TASK, "--model", "replay:" + put("r.jsonl", ""), "--device", "none", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    check("run without a device", done.returncode == 3 and events[0]["event"] == "error" and events[-1]["event"] == "result", done)
+
+
+def main():
+    usage()
+    inputs()
+    if doctor():
+        compiles()
+    else:
+        tests.append(True)
+        print(f"ok {len(tests)} - compile # SKIP no NVRTC")
+    without_a_device()
+    print(f"1..{len(tests)}")
+    return 0 if all(tests) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
