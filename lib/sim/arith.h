@@ -69,7 +69,6 @@ enum {
     STITCH__NAN = 8,          /* .NaN of min and max */
     STITCH__XORSIGN_ABS = 16, /* .xorsign.abs of min and max */
     STITCH__SATFINITE = 32,   /* .satfinite of cvt */
-    STITCH__OOB = 64,         /* fma.oob: named so that it can be refused; no function has it */
 };
 
 typedef enum stitch__fop {
