@@ -1,5 +1,7 @@
+# shellcheck shell=sh
 # SPDX-License-Identifier: MIT
-# Shared by examples/quickstart.sh and tests/run.sh: installs what is missing and builds into build/. Meant to be sourced:
+# Shared by examples/quickstart.sh and tests/run.sh: installs what is missing and builds into build/. Meant to be sourced
+# from the root of the repository:
 #     . examples/setup.sh; stitch_setup; stitch_build
 # Set up once, it needs no network. STITCH_NO_INSTALL=1 only says what is missing.
 
@@ -7,74 +9,110 @@ stitch_say() {
     printf '%s\n' "$*" >&2
 }
 
-stitch_root() {
+stitch_have() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+stitch_as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
-    elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+    elif stitch_have sudo && sudo -n true 2>/dev/null; then
         sudo -n "$@"
     else
+        stitch_say "neither root nor sudo"
         return 1
     fi
 }
 
-# Debian packages: what a command or a header stands for.
+# Debian packages that are needed and not there: judged by the command, or the header, that they stand for.
 stitch_missing_packages() {
     missing=
-    command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
-    command -v c++ >/dev/null 2>&1 || missing="$missing g++"
-    command -v pkg-config >/dev/null 2>&1 || missing="$missing pkg-config"
-    command -v ninja >/dev/null 2>&1 || missing="$missing ninja-build"
-    command -v python3 >/dev/null 2>&1 || missing="$missing python3"
-    python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
+    stitch_have cc || missing="$missing gcc libc6-dev"
+    stitch_have c++ || missing="$missing g++"
+    stitch_have pkg-config || missing="$missing pkg-config"
+    stitch_have python3 || missing="$missing python3"
+    python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+    stitch_have ninja || [ -x build/venv/bin/ninja ] || missing="$missing ninja-build"
+    stitch_have meson || [ -x build/venv/bin/meson ] || missing="$missing meson"
     pkg-config --exists jansson 2>/dev/null || missing="$missing libjansson-dev"
     pkg-config --exists libcurl 2>/dev/null || missing="$missing libcurl4-openssl-dev"
-    pkg-config --exists openblas 2>/dev/null || missing="$missing libopenblas-dev"
-    command -v meson >/dev/null 2>&1 || [ -x build/venv/bin/meson ] || missing="$missing meson"
     printf '%s' "$missing"
 }
 
-stitch_venv() {
-    [ -x build/venv/bin/python3 ] || python3 -m venv build/venv
+# stitch_apt PACKAGE...; what apt says goes to build/setup.log.
+stitch_apt() {
+    if [ "${STITCH_NO_INSTALL:-0}" = 1 ] || ! stitch_have apt-get; then
+        stitch_say "missing Debian packages: $*"
+        return 1
+    fi
+    stitch_say "installing Debian packages: $*"
+    {
+        [ -e build/.apt-updated ] || { stitch_as_root apt-get update -qq && : >build/.apt-updated; } || true
+        stitch_as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    } >>build/setup.log 2>&1 || {
+        stitch_say "could not install them (build/setup.log says why); going on with what is there"
+        return 1
+    }
+}
+
+# stitch_pip PACKAGE...: into the virtual environment build/venv, which it makes.
+stitch_pip() {
+    if [ "${STITCH_NO_INSTALL:-0}" = 1 ]; then
+        stitch_say "missing Python packages: $*"
+        return 1
+    fi
+    stitch_say "installing into build/venv: $*"
+    {
+        { [ -x build/venv/bin/pip ] || python3 -m venv build/venv; } &&
+            build/venv/bin/python3 -m pip install -q --disable-pip-version-check "$@"
+    } >>build/setup.log 2>&1 || {
+        stitch_say "could not install them (build/setup.log says why)"
+        return 1
+    }
 }
 
 stitch_setup() {
     mkdir -p build
-    missing=$(stitch_missing_packages)
-    if [ -n "$missing" ]; then
-        if [ "${STITCH_NO_INSTALL:-0}" = 1 ] || ! command -v apt-get >/dev/null 2>&1; then
-            stitch_say "missing Debian packages:$missing"
-        else
-            stitch_say "installing Debian packages:$missing"
-            # shellcheck disable=SC2086
-            stitch_root sh -c "apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing" \
-                >build/setup.log 2>&1 || stitch_say "could not install them (see build/setup.log); going on with what is there"
-        fi
+    packages=$(stitch_missing_packages)
+    # shellcheck disable=SC2086
+    [ -z "$packages" ] || stitch_apt $packages || true
+    # Optional: faster matrix products in the simulator. Asked for once.
+    if ! pkg-config --exists openblas 2>/dev/null && [ ! -e build/.openblas-tried ]; then
+        stitch_apt libopenblas-dev || true
+        : >build/.openblas-tried
     fi
-    # Meson from PyPI where the distribution's is missing or too old.
+    # From PyPI: what the distribution has not, or has too old.
     version=$(meson --version 2>/dev/null || echo 0)
     if [ ! -x build/venv/bin/meson ] && ! printf '0.61.0\n%s\n' "$version" | sort -C -V; then
-        stitch_say "installing meson into build/venv"
-        stitch_venv && build/venv/bin/python3 -m pip install -q meson
+        stitch_pip meson || true
     fi
-    [ -x build/venv/bin/meson ] && PATH="$PWD/build/venv/bin:$PATH" && export PATH
-    # CUDA headers and NVRTC from Python wheels where no toolkit is found.
-    [ -x build/venv/bin/python3 ] && VIRTUAL_ENV="$PWD/build/venv" && export VIRTUAL_ENV
+    stitch_have ninja || [ -x build/venv/bin/ninja ] || stitch_pip ninja || true
+    if [ -x build/venv/bin/meson ] || [ -x build/venv/bin/ninja ]; then
+        PATH="$PWD/build/venv/bin:$PATH"
+        export PATH
+    fi
+    # CUDA headers, NVRTC, cuBLASLt and CUPTI from Python wheels where no toolkit is found.
     if ! python3 lib/find_cuda_headers.py >/dev/null 2>&1; then
-        stitch_say "no CUDA toolkit found: installing headers, NVRTC and cuBLAS into build/venv"
-        stitch_venv && build/venv/bin/python3 -m pip install -q nvidia-cuda-runtime nvidia-cuda-nvrtc nvidia-cublas nvidia-cuda-cccl
-        VIRTUAL_ENV="$PWD/build/venv" && export VIRTUAL_ENV
+        VIRTUAL_ENV="$PWD/build/venv"
+        export VIRTUAL_ENV
+        if ! python3 lib/find_cuda_headers.py >/dev/null 2>&1; then
+            stitch_pip nvidia-cuda-runtime nvidia-cuda-nvrtc nvidia-cublas nvidia-cuda-cccl nvidia-cuda-cupti || true
+        fi
+        stitch_say "CUDA libraries come from build/venv; to use build/examples/stitch directly: export VIRTUAL_ENV=$VIRTUAL_ENV"
     fi
 }
 
 # The build folder is configured once; later calls only build what changed.
 stitch_build() {
     if [ ! -f build/build.ninja ]; then
+        stitch_say "configuring build/"
         meson setup build >build/configure.log 2>&1 || {
             rm -f build/build.ninja
             cat build/configure.log >&2
             return 1
         }
     fi
+    stitch_say "building in build/"
     ninja -C build >build/build.log 2>&1 || {
         cat build/build.log >&2
         return 1

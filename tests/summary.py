@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Prints failed and skipped tests, then "N passed, N failed, N skipped".
 
-usage: summary.py TESTLOG.json STATUS LOG    meson's log, its exit status, and its output
-       summary.py --tap NAME FILE...         output of test programs, run without meson
+usage: summary.py TESTLOG.json STATUS LOG [SUITE...]    meson's log, its exit status, its output, suites without tests
+       summary.py --tap FILE...     output of test programs, run without meson; the last line of each is "exit STATUS"
 
-Counted are the single tests of each program (TAP lines); a program that printed none counts as one test, and one that ended
-badly with no failed test in its output counts as a failure.
+Counted are the single tests of each program (TAP lines). A program that printed none counts as one test. One that ended badly, or
+before its plan was done, with no failed test in its output counts as one more failure.
 """
 import json
+import os
 import re
 import sys
 
+PLAN = re.compile(r"^1\.\.(\d+)[ \t]*(#.*)?$", re.MULTILINE)
 LINE = re.compile(r"^(not )?ok\b[ \t]*\d*[ \t]*-?[ \t]*([^#\n]*)(#[ \t]*SKIP\b[ \t]*(.*))?", re.IGNORECASE | re.MULTILINE)
 
 
@@ -29,8 +31,11 @@ def count(program, output, bad, totals):
             print(f"skipped: {program}: {name}: {match.group(4).strip()}")
         else:
             totals[0] += 1
+    plan = PLAN.search(output)
+    if plan and found < int(plan.group(1)):
+        bad = True
     whole = re.search(r"^1\.\.0[ \t]*#[ \t]*SKIP[ \t]*(.*)", output, re.IGNORECASE | re.MULTILINE)
-    if whole and not found:
+    if whole and not found and not bad:
         totals[2] += 1
         print(f"skipped: {program}: {whole.group(1).strip()}")
     elif not found:
@@ -39,7 +44,12 @@ def count(program, output, bad, totals):
             print(f"failed: {program}")
     elif bad and not failed:
         totals[1] += 1
-        print(f"failed: {program}: ended with an error")
+        print(f"failed: {program}: ended with an error, or early")
+    return bad or failed > 0
+
+
+def tail(output):
+    print("\n".join("    " + line for line in output.splitlines()[-60:]))
 
 
 def from_meson(path, status, log):
@@ -51,13 +61,14 @@ def from_meson(path, status, log):
         tests = []
     for test in tests:
         result = test.get("result", "")
-        if result == "SKIP" and not LINE.search(test.get("stdout", "")):
+        name, output = test["name"].split(" / ")[-1], test.get("stdout", "")
+        if result == "SKIP" and not LINE.search(output) and not PLAN.search(output):
             totals[2] += 1
-            print(f"skipped: {test['name']}: {test.get('stdout', '').strip().splitlines()[-1:]}")
+            print(f"skipped: {name}: {' '.join(output.split()[-20:]) or 'gave no reason'}")
             continue
-        count(test["name"], test.get("stdout", ""), result not in ("OK", "SKIP", "EXPECTEDFAIL"), totals)
-        if result not in ("OK", "SKIP", "EXPECTEDFAIL"):
-            print("\n".join("    " + line for line in (test.get("stdout", "") + test.get("stderr", "")).splitlines()[-60:]))
+        if count(name, output, result not in ("OK", "SKIP", "EXPECTEDFAIL"), totals):
+            print(f"    result: {result}, exit status {test.get('returncode')}")
+            tail(output + test.get("stderr", ""))
     if status and not totals[1]:
         totals[1] += 1
         with open(log, encoding="utf-8", errors="replace") as text:
@@ -65,23 +76,24 @@ def from_meson(path, status, log):
     return totals
 
 
-def from_tap(pairs):
+def from_tap(paths):
     totals = [0, 0, 0]
-    for name, path in pairs:
+    for path in paths:
         with open(path, encoding="utf-8", errors="replace") as text:
             output = text.read()
-        bad = not output.rstrip().endswith("exit 0")
-        count(name, output, bad, totals)
-        if bad:
-            print("\n".join("    " + line for line in output.splitlines()[-60:]))
+        if count(os.path.basename(path), output, not output.endswith("\nexit 0\n"), totals):
+            tail(output)
     return totals
 
 
 def main():
     if sys.argv[1] == "--tap":
-        totals = from_tap(zip(sys.argv[2::2], sys.argv[3::2]))
+        totals = from_tap(sys.argv[2:])
     else:
         totals = from_meson(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+        for suite in sys.argv[4:]:
+            totals[2] += 1
+            print(f"skipped: {suite}: this suite has no tests in this build")
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
     return 1 if totals[1] else 0
 
