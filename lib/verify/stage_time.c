@@ -190,7 +190,10 @@ static int timed_run(timer *t, side *s, uint64_t seed, int *code, stitch_error *
     STITCH__CU(dev->drv->EventRecord(t->start, v->stream));
     if (enqueue(t, s, code, why))
         goto out;
-    STITCH__CU(dev->drv->EventRecord(t->stop, v->stream));
+    /* A fault of the run may show here already: it is the run's. */
+    *code = stitch__cu_check(dev, dev->drv->EventRecord(t->stop, v->stream), why, "recording the end of a run");
+    if (*code)
+        goto out;
     rc = wait_side(t, s, code, why, err);
     if (rc || *code)
         goto out;
@@ -334,7 +337,7 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
 
     if (v->dev->info.simulated)
         return stitch__stage_end(v, STITCH_STAGE_TIME, STITCH_STAGE_SKIPPED, "the simulator reports no times", err);
-    rc = stitch__bind(v, v->executor, v->first, true, err);
+    rc = stitch__bind(v, v->executor, v->first, false, err);
     if (!rc)
         rc = open_timer(&t, err);
     if (!rc)

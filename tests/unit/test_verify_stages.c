@@ -1,0 +1,702 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The stages of a verification on a driver without a GPU: what is run in which order, who is blamed for what, and that
+ * nothing is left behind. Kernels are C functions here; the sources are only compiled. Needs NVRTC.
+ */
+#include <math.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "base/base.h"
+#include "check.h"
+#include "fake_driver.h"
+#include "verify/verify.h"
+
+#include "task/convert.h"
+#include "task/draw.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#define LEAKS_ON_PURPOSE(on) ((on) ? __lsan_disable() : __lsan_enable())
+#else
+#define LEAKS_ON_PURPOSE(on) ((void)(on))
+#endif
+
+static stitch_context *ctx;
+static stitch_error *err;
+
+enum { N = 64 };
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+#define PTR(i)      (*(void **)params[i])
+#define VALUE(t, i) (*(t *)params[i])
+
+static void run_generate(void **params)
+{
+    uint32_t c[4];
+    for (uint64_t i = 0; i < VALUE(uint64_t, 1); i++) {
+        stitch_words(VALUE(uint64_t, 7), VALUE(uint32_t, 8), i / 2, c);
+        stitch_store(PTR(0), i, VALUE(int, 2),
+                     stitch_value(c, i, VALUE(int, 3), VALUE(double, 4), VALUE(double, 5), VALUE(uint64_t, 9),
+                                  VALUE(uint64_t, 10)) *
+                         VALUE(double, 6));
+    }
+}
+
+static uint64_t bits_at(const void *data, uint64_t i, size_t size)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, (const char *)data + i * size, size);
+    return bits;
+}
+
+static void run_compare(void **params)
+{
+    stitch__comparison *r = PTR(11);
+    size_t size = (size_t)VALUE(int, 2);
+    double atol = VALUE(double, 7), rtol = VALUE(double, 8);
+
+    memset(r, 0, sizeof(*r));
+    r->first = r->worst = r->unwritten_first = UINT64_MAX;
+    for (uint64_t i = 0; i < VALUE(uint64_t, 6); i++) {
+        double got = stitch_load(PTR(0), i, VALUE(int, 1)), want = stitch_load(PTR(4), i, VALUE(int, 5)),
+               error = fabs(got - want);
+        bool unwritten = bits_at(PTR(0), i, size) == VALUE(uint64_t, 9) &&
+                         (!PTR(3) || bits_at(PTR(3), i, size) == VALUE(uint64_t, 10));
+        r->elements++;
+        r->unwritten += unwritten;
+        r->unwritten_first = unwritten && r->unwritten_first == UINT64_MAX ? i : r->unwritten_first;
+        r->differ += PTR(3) && !unwritten && bits_at(PTR(0), i, size) != bits_at(PTR(3), i, size);
+        r->nan_got += isnan(got) != 0;
+        if (!stitch__compare_one(got, want, atol, rtol)) {
+            r->mismatches++;
+            r->last = i;
+            if (r->first == UINT64_MAX) {
+                r->first = r->worst = i;
+                r->first_got = r->worst_got = got;
+                r->first_want = r->worst_want = want;
+            }
+        }
+        if (isfinite(error)) {
+            r->finite++;
+            r->sum_abs += error;
+            r->max_abs = error > r->max_abs ? error : r->max_abs;
+        }
+    }
+}
+
+static void run_fold(void **params)
+{
+    memcpy(PTR(2), PTR(0), sizeof(stitch__comparison));
+}
+
+static void run_hash(void **params)
+{
+    const unsigned char *data = PTR(0);
+    uint64_t h = VALUE(uint64_t, 2);
+    for (uint64_t i = 0; i < VALUE(uint64_t, 1); i++)
+        h = (h ^ data[i]) * 0x100000001b3u;
+    *(uint64_t *)PTR(3) = h;
+}
+
+/* The task: y = x * w, in float64. */
+static void run_oracle(void **params)
+{
+    for (int i = 0; i < VALUE(int, 3); i++)
+        ((double *)PTR(2))[i] = (double)((float *)PTR(0))[i] * ((float *)PTR(1))[i];
+}
+
+static void multiply(float *y, const float *x, const float *w)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = x[i] * w[i];
+}
+
+static void run_baseline(void **params)
+{
+    multiply(PTR(2), PTR(0), PTR(1));
+}
+
+/* What the candidate does beside or instead of the right thing. */
+static enum {
+    RIGHT,
+    WRONG_AT_CALL,
+    PART,
+    NOTHING,
+    WRITES_INPUT,
+    WRITES_WEIGHT,
+    FAULT,
+    HANG,
+    OFF_WHEN_CALLED_AGAIN
+} behaviour;
+static int at_call, calls;
+static int64_t hang_ns;
+static float seen[4096]; /* the first input of each call */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void run_candidate(void **params)
+{
+    float *x = PTR(0), *w = PTR(1), *y = PTR(2);
+    int call = calls++;
+
+    if (call < (int)(sizeof(seen) / sizeof(seen[0])))
+        seen[call] = x[0];
+    if (behaviour == NOTHING)
+        return;
+    for (int i = 0; i < N; i++)
+        if (behaviour != PART || i < N - 5)
+            y[i] = x[i] * w[i];
+    if (behaviour == WRONG_AT_CALL && call == at_call)
+        y[7] += 1;
+    if (behaviour == OFF_WHEN_CALLED_AGAIN && call % 2)
+        y[7] += 1e-6f;
+    if (behaviour == WRITES_INPUT)
+        x[3] += 1;
+    if (behaviour == WRITES_WEIGHT && call == at_call)
+        w[3] += 1;
+    if (behaviour == FAULT && call == at_call)
+        fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (behaviour == HANG)
+        fake.busy_until_ns = now_ns() + hang_ns;
+}
+
+static fake_kernel kernels[] = {
+    {"stitch_generate", 11, NULL, run_generate, 1, 0}, {"stitch_compare", 12, NULL, run_compare, 1, 0},
+    {"stitch_compare_fold", 3, NULL, run_fold, 1, 0},  {"stitch_hash", 4, NULL, run_hash, 1, 0},
+    {"oracle", 4, NULL, run_oracle, 100, 0},           {"baseline", 4, NULL, run_baseline, 40, 0},
+    {"candidate", 4, NULL, run_candidate, 10, 0},
+};
+
+/* ---- fixture ----------------------------------------------------------------------------------------------------- */
+
+#define KERNEL(name, out)                                                                                              \
+    "extern \"C\" __global__ void " name "(const float *x, const float *w, " out " *y, int n) "                        \
+    "{ int i = threadIdx.x; if (i < n) y[i] = x[i] * w[i]; }"
+#define PLAN(name)                                                                                                     \
+    "{\"stitch\":1,\"run\":[{\"kernel\":\"" name                                                                       \
+    "\",\"grid\":[1],\"block\":[64],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"}]}]}"
+static const char head[] = "{\"stitch_task\":1,\"name\":\"product\",\"dims\":{\"N\":64},\"inputs\":[{\"name\":\"x\","
+                           "\"dtype\":\"f32\",\"shape\":[\"N\"]}],"
+                           "\"weights\":[{\"name\":\"w\",\"dtype\":\"f32\",\"shape\":[\"N\"]}],\"outputs\":[{\"name\":"
+                           "\"y\",\"dtype\":\"f32\",\"shape\":[\"N\"]}]}";
+
+static stitch_program *program(stitch_context *c, const char *source, const char *plan)
+{
+    stitch_program *p = NULL;
+    CHECK_OK(stitch_program_parse(c, source, plan, NULL, &p, &err));
+    return p;
+}
+
+static stitch_task *task(stitch_context *c)
+{
+    stitch_task *t = NULL;
+    CHECK_OK(stitch_task_parse(c, head, NULL, &t, &err));
+    CHECK_OK(stitch_task_set_reference_program(t, program(c, KERNEL("oracle", "double"), PLAN("oracle")),
+                                               STITCH_DTYPE_F64, &err));
+    CHECK_OK(stitch_task_add_baseline_program(t, "eager", STITCH_PRECISION_F32,
+                                              program(c, KERNEL("baseline", "float"), PLAN("baseline")), &err));
+    return t;
+}
+
+static char cache[] = "/tmp/stitch-verify-test-XXXXXX";
+
+static stitch_context *new_context(const stitch_allocator *allocator)
+{
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_context *c = NULL;
+    if (strchr(cache, 'X') && !mkdtemp(cache))
+        FAIL("no temporary folder");
+    options.device = "cuda:0";
+    options.get_proc = fake_get_proc;
+    options.cache_dir = cache;
+    options.allocator = allocator;
+    CHECK_OK(stitch_context_new(&c, &options, &err));
+    return c;
+}
+
+static void reset(void)
+{
+    static const size_t sizes[][12] = {{8, 8, 4, 4, 8, 8, 8, 8, 4, 8, 8},
+                                       {8, 4, 4, 8, 8, 4, 8, 8, 8, 8, 8, 8},
+                                       {8, 4, 8},
+                                       {8, 8, 8, 8},
+                                       {8, 8, 8, 4},
+                                       {8, 8, 8, 4},
+                                       {8, 8, 8, 4}};
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
+        kernels[i].sizes = sizes[i];
+        kernels[i].launches = 0;
+    }
+    fake.kernels = kernels;
+    fake.kernel_count = sizeof(kernels) / sizeof(kernels[0]);
+    fake.fault = CUDA_SUCCESS;
+    fake.busy_until_ns = 0;
+    fake.blocked_calls = 0;
+    fake.allocations_left = -1;
+    fake.log_flushes = false;
+    fake.flush_bytes = 1 << 20;
+    memset(fake.log, 0, sizeof(fake.log));
+    behaviour = RIGHT;
+    calls = at_call = 0;
+}
+
+static stitch_verify_options few(void)
+{
+    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
+    o.trials = 3;
+    o.warmup = 1;
+    o.iterations = 12;
+    o.seed = 7;
+    o.flush_bytes = 1 << 20;
+    return o;
+}
+
+static void need_context(void)
+{
+    stitch_image *image = NULL;
+    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    int rc;
+
+    reset();
+    if (!ctx)
+        ctx = new_context(NULL);
+    options.arch = "sm_90";
+    rc = stitch_compile(ctx, "__global__ void k() {}", &options, &image, &err);
+    stitch_image_free(image);
+    if (rc == STITCH_E_NO_LIBRARY)
+        SKIP(stitch_error_message(err));
+    CHECK_OK(rc);
+}
+
+/* Verifies the candidate; the report's summary and its failed stage's message. */
+static char message[2000];
+static char text[8000];
+
+static stitch_report_summary verify(stitch_verify_options o)
+{
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    stitch_task *t = task(ctx);
+    stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+    stitch_report *r = NULL;
+    const char *why = "";
+    int before = fake.live; /* the library's kernels may come on top, once */
+
+    CHECK_OK(stitch_verify_program(ctx, t, p, &o, &r, &err));
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    if (s.failed_stage)
+        CHECK_INT(stitch_report_stage(r, s.failed_stage, NULL, NULL, &why), 0);
+    snprintf(message, sizeof(message), "%s", why);
+    snprintf(text, sizeof(text), "%s", stitch_report_text(r));
+    json_t *root = json_loads(stitch_report_json(r), 0, NULL);
+    CHECK(root != NULL);
+    json_decref(root);
+    stitch_report_free(r);
+    stitch_program_free(p);
+    stitch_task_free(t);
+    if (fake.live > before + 2)
+        FAIL("%d device objects are left behind", fake.live - before);
+    return s;
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+TEST(a_right_candidate)
+{
+    need_context();
+    stitch_report_summary s = verify(few());
+    if (s.failed_stage)
+        FAIL("%s", text);
+    CHECK_INT(s.correct, 1);
+    CHECK_INT(s.timed, 1);
+    CHECK_INT(s.launches, 1);
+    CHECK_INT(s.elements, 3 * N);
+    CHECK_NEAR(s.median_us, 10, 1e-3);
+    CHECK_NEAR(s.baseline_us, 40, 1e-3);
+    CHECK_NEAR(s.speedup, 4, 1e-3);
+}
+
+TEST(order_of_timed_runs)
+{
+    stitch_verify_options o = few();
+    char *at;
+    int candidates = 0, baselines = 0;
+
+    need_context();
+    fake.log_flushes = true;
+    o.warmup = 0; /* the default of 10 */
+    CHECK_INT(verify(o).failed_stage, STITCH_STAGE_NONE);
+    at = strchr(fake.log, 'F');
+    CHECK(at != NULL);
+    /* For each timed run: generate, flush, run; candidate and baseline in turn. */
+    for (; (at = strchr(at, 'F')); at++) {
+        CHECK(at[-1] == 'g');
+        CHECK(at[1] == (candidates == baselines ? 'c' : 'b')); /* compare is behind the run, never in front */
+        candidates += at[1] == 'c';
+        baselines += at[1] == 'b';
+    }
+    CHECK_INT(candidates, 12);
+    CHECK_INT(baselines, 12);
+    /* New contents for every trial and every timed run: no input comes twice but for the pairs of a trial and warm-up.
+     */
+    int different = 0;
+    for (int i = 0; i < calls; i++) {
+        bool first = true;
+        for (int j = 0; j < i; j++)
+            first = first && seen[i] != seen[j];
+        different += first;
+    }
+    CHECK_INT(different, 3 + 2 + 12); /* trials, robust trials, timed runs */
+}
+
+TEST(wrong_in_one_trial)
+{
+    need_context();
+    behaviour = WRONG_AT_CALL;
+    at_call = 4; /* third trial, first run */
+    stitch_report_summary s = verify(few());
+    CHECK_INT(s.failed_stage, STITCH_STAGE_CORRECT);
+    CHECK_INT(s.status, STITCH_E_VALIDATE);
+    CHECK_INT(s.correct, 0);
+    CHECK_INT(s.mismatches, 1);
+    CHECK_HAS(message, "output y: 1 of 64 elements are wrong");
+    CHECK_HAS(message, "first wrong y[7]");
+    CHECK_INT(calls, 6); /* no more than the trials */
+}
+
+TEST(parts_not_written)
+{
+    need_context();
+    behaviour = PART;
+    CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_CORRECT);
+    CHECK_HAS(message, "5 were never written, the first is y[59]");
+    reset();
+    behaviour = NOTHING;
+    CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_CORRECT);
+    CHECK_HAS(message, "none of its 64 elements was written");
+}
+
+TEST(changes_what_it_may_only_read)
+{
+    need_context();
+    behaviour = WRITES_INPUT;
+    CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_CORRECT);
+    CHECK_HAS(message, "the program changed its input x");
+    reset();
+    behaviour = WRITES_WEIGHT;
+    at_call = 1;
+    CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_CORRECT);
+    CHECK_HAS(message, "the program changed its weight w");
+    reset();
+    behaviour = WRITES_WEIGHT;
+    at_call = 13; /* 6 in trials, 4 in robust ones, then while it is timed */
+    CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_TIME);
+}
+
+TEST(wrong_when_timed)
+{
+    need_context();
+    behaviour = WRONG_AT_CALL;
+    at_call = 6 + 4 + 1 + 11; /* trials, robust trials, warm-up, the last timed run */
+    stitch_report_summary s = verify(few());
+    CHECK_INT(s.failed_stage, STITCH_STAGE_TIME);
+    CHECK_INT(s.correct, 1);
+    CHECK_INT(s.timed, 0);
+    CHECK_NEAR(s.speedup, 0, 0);
+    CHECK_HAS(message, "right in the trials, but wrong in timed run 12");
+    reset();
+    behaviour = WRONG_AT_CALL;
+    at_call = 6 + 4 + 1; /* the first one */
+    CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_TIME);
+    CHECK_HAS(message, "timed run 1:");
+}
+
+TEST(not_the_same_bits)
+{
+    need_context();
+    behaviour = OFF_WHEN_CALLED_AGAIN;
+    stitch_report_summary s = verify(few());
+    CHECK_INT(s.failed_stage, STITCH_STAGE_NONE); /* reported only */
+}
+
+TEST(a_fault_is_the_candidates)
+{
+    for (int call = 0; call < 20; call += 6) {
+        need_context();
+        stitch_context *own = new_context(NULL), *shared = ctx; /* a context that may be lost */
+        ctx = own;
+        behaviour = FAULT;
+        at_call = call;
+        stitch_report_summary s = verify(few());
+        CHECK_INT(s.failed_stage, call < 10 ? STITCH_STAGE_CORRECT : STITCH_STAGE_TIME);
+        CHECK_INT(s.status, STITCH_E_FAULT);
+        CHECK_INT(s.timed, 0);
+        CHECK_HAS(text, "FAILED");
+        ctx = shared;
+        stitch_context_free(own);
+        fake.fault = CUDA_SUCCESS;
+    }
+}
+
+TEST(outlives_the_deadline_a_little)
+{
+    stitch_verify_options o = few();
+    need_context();
+    behaviour = HANG;
+    hang_ns = 900000000;
+    o.timeout_ms = 500;
+    stitch_report_summary s = verify(o);
+    CHECK_INT(s.failed_stage, STITCH_STAGE_CORRECT);
+    CHECK_INT(s.status, STITCH_E_TIMEOUT);
+    CHECK_HAS(message, "the program did not end in time");
+    CHECK_INT(fake.blocked_calls, 0);
+}
+
+TEST(hangs_for_good)
+{
+    stitch_verify_options o = few();
+    stitch_report *r = NULL;
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    int64_t start;
+
+    need_context();
+    stitch_task *t = task(ctx);
+    stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+    behaviour = HANG;
+    hang_ns = INT64_C(3600000000000);
+    o.timeout_ms = 300;
+    start = now_ns();
+    LEAKS_ON_PURPOSE(true); /* what the device may still use is given up */
+    int rc = stitch_verify_program(ctx, t, p, &o, &r, &err);
+    LEAKS_ON_PURPOSE(false);
+    CHECK_OK(rc);
+    CHECK((now_ns() - start) / 1000000 < 10000);
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    CHECK_INT(s.status, STITCH_E_TIMEOUT);
+    CHECK_INT(fake.blocked_calls, 0); /* nothing waits for a device that never answers */
+    stitch_report_free(r);
+    fake.busy_until_ns = 0;
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+static int stop_stage;
+
+static void stop(int stage, int status, int64_t done, int64_t total, void *userdata)
+{
+    if (stage == stop_stage)
+        stitch_cancel_trigger(userdata);
+}
+
+TEST(cancelled_anywhere)
+{
+    stitch_cancel *cancel = NULL;
+    CHECK_INT(stitch_cancel_new(&cancel), 0);
+    need_context();
+    CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_NONE); /* the library's kernels are loaded from here on */
+    for (stop_stage = STITCH_STAGE_FORMAT; stop_stage < STITCH_STAGE_PROFILE; stop_stage++) {
+        stitch_verify_options o = few();
+        stitch_task *t = task(ctx);
+        stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+        stitch_report *r = NULL;
+        int before = fake.live;
+        o.on_stage = stop;
+        o.userdata = cancel;
+        o.cancel = cancel;
+        CHECK_ERR(stitch_verify_program(ctx, t, p, &o, &r, &err), STITCH_E_CANCELLED, "");
+        CHECK(r == NULL);
+        CHECK_INT(fake.live, before);
+        stitch_cancel_reset(cancel);
+        stitch_program_free(p);
+        stitch_task_free(t);
+    }
+    stitch_cancel_free(cancel);
+}
+
+static int reference_status;
+
+static int failing(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
+{
+    return reference_status;
+}
+
+TEST(failures_that_are_not_the_candidates)
+{
+    stitch_verify_options o = few();
+    stitch_report *r = NULL;
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    stitch_task *t = NULL;
+
+    need_context();
+    stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+    /* A reference that fails: no verdict. */
+    CHECK_OK(stitch_task_parse(ctx, head, NULL, &t, &err));
+    CHECK_OK(stitch_task_set_reference_fn(t, failing, NULL, 0, &err));
+    reference_status = STITCH_E_IO;
+    CHECK_ERR(stitch_verify_program(ctx, t, p, &o, &r, &err), STITCH_E_IO, "callback of the reference failed");
+    CHECK(r == NULL);
+    stitch_task_free(t);
+    /* A baseline that fails: a verdict without its figure. */
+    CHECK_OK(stitch_task_parse(ctx, head, NULL, &t, &err));
+    CHECK_OK(stitch_task_set_reference_program(t, program(ctx, KERNEL("oracle", "double"), PLAN("oracle")),
+                                               STITCH_DTYPE_F64, &err));
+    CHECK_OK(stitch_task_add_baseline_fn(t, "broken", STITCH_PRECISION_F32, failing, NULL, &err));
+    CHECK_OK(stitch_verify_program(ctx, t, p, &o, &r, &err));
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    CHECK_INT(s.correct, 1);
+    CHECK_INT(s.timed, 1);
+    CHECK_NEAR(s.median_us, 10, 1e-3);
+    CHECK_NEAR(s.speedup, 0, 0);
+    CHECK_HAS(stitch_report_text(r), "baseline broken could not be measured");
+    stitch_report_free(r);
+    stitch_task_free(t);
+    stitch_program_free(p);
+}
+
+TEST(stops_where_asked)
+{
+    stitch_verify_options o = few();
+    need_context();
+    o.last_stage = STITCH_STAGE_COMPILE;
+    stitch_report_summary s = verify(o);
+    CHECK_INT(s.failed_stage, STITCH_STAGE_NONE);
+    CHECK_INT(s.correct, 0);
+    CHECK_INT(calls, 0);
+    o.last_stage = STITCH_STAGE_CORRECT;
+    s = verify(o);
+    CHECK_INT(s.correct, 1);
+    CHECK_INT(s.timed, 0);
+}
+
+TEST(time_budget)
+{
+    stitch_verify_options o = few();
+    need_context();
+    o.iterations = 1000000;
+    o.time_budget_ms = 50;
+    stitch_report_summary s = verify(o);
+    CHECK_INT(s.timed, 1);
+    CHECK_HAS(text, "its time budget of 50 ms was spent");
+}
+
+/* Device memory runs out at every place in turn. */
+TEST(device_memory_runs_out)
+{
+    int n;
+    need_context();
+    CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_NONE);
+    for (n = 0; n < 100; n++) {
+        stitch_verify_options o = few();
+        stitch_task *t = task(ctx);
+        stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+        stitch_report *r = NULL;
+        int before = fake.live, rc;
+        fake.allocations_left = n;
+        rc = stitch_verify_program(ctx, t, p, &o, &r, &err);
+        bool ran_out = fake.allocations_left == 0;
+        fake.allocations_left = -1;
+        if (rc != STITCH_OK && rc != STITCH_E_NOMEM)
+            FAIL("allocation %d: %s: %s", n, stitch_status_name(rc), stitch_error_message(err));
+        CHECK((rc == STITCH_OK) == (r != NULL));
+        CHECK_INT(fake.live, before);
+        stitch_report_free(r);
+        stitch_program_free(p);
+        stitch_task_free(t);
+        stitch_error_free(err);
+        err = NULL;
+        if (!ran_out)
+            break;
+    }
+    CHECK(n > 5 && n < 100);
+}
+
+/* ---- host memory ------------------------------------------------------------------------------------------------- */
+
+static atomic_long countdown = -1, live;
+
+static bool refuse(void)
+{
+    long left = atomic_load(&countdown);
+    while (left > 0 && !atomic_compare_exchange_weak(&countdown, &left, left - 1))
+        ;
+    return left == 0;
+}
+
+static void *count_alloc(size_t size, void *userdata)
+{
+    void *p = refuse() ? NULL : malloc(size);
+    if (p)
+        atomic_fetch_add(&live, 1);
+    return p;
+}
+
+static void *count_realloc(void *p, size_t size, void *userdata)
+{
+    return refuse() ? NULL : realloc(p, size);
+}
+
+static void count_free(void *p, void *userdata)
+{
+    atomic_fetch_sub(&live, 1);
+    free(p);
+}
+
+TEST(host_memory_runs_out)
+{
+    stitch_allocator allocator = {sizeof(allocator), count_alloc, count_realloc, count_free, NULL};
+    long n, step = 1;
+    bool done = false;
+
+    need_context();
+    stitch_context *own = new_context(&allocator);
+    stitch_task *t = task(own);
+    for (n = 0; !done && n < 1000000; n += step) {
+        stitch_verify_options o = few();
+        stitch_program *p = program(own, KERNEL("candidate", "float"), PLAN("candidate"));
+        stitch_report *r = NULL;
+        int before = fake.live, rc;
+        o.trials = 1;
+        o.iterations = 10;
+        atomic_store(&countdown, n);
+        rc = stitch_verify_program(own, t, p, &o, &r, &err);
+        done = atomic_exchange(&countdown, -1) > 0;
+        if (done && rc)
+            FAIL("memory was left, but: %s: %s", stitch_status_name(rc), stitch_error_message(err));
+        CHECK((rc == STITCH_OK) == (r != NULL));
+        if (fake.live > before + 3) /* the library's kernels, kept with the context */
+            FAIL("allocation %ld: %d device objects are left behind", n, fake.live - before);
+        stitch_report_free(r);
+        stitch_program_free(p);
+        stitch_error_free(err);
+        err = NULL;
+        step = 1 + n / 12; /* all of the first, then samples */
+    }
+    CHECK(done);
+    stitch_task_free(t);
+    stitch_context_free(own);
+    CHECK_INT(atomic_load(&live), 0);
+}
+
+TEST(nothing_is_left)
+{
+    if (!ctx)
+        SKIP("no context");
+    stitch_context_free(ctx);
+    ctx = NULL;
+    char command[100];
+    snprintf(command, sizeof(command), "rm -rf %s", cache);
+    if (!strchr(cache, 'X'))
+        CHECK_INT(system(command), 0);
+}
+
+TEST_MAIN(RUN(a_right_candidate), RUN(order_of_timed_runs), RUN(wrong_in_one_trial), RUN(parts_not_written),
+          RUN(changes_what_it_may_only_read), RUN(wrong_when_timed), RUN(not_the_same_bits),
+          RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little), RUN(hangs_for_good),
+          RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates), RUN(stops_where_asked), RUN(time_budget),
+          RUN(device_memory_runs_out), RUN(host_memory_runs_out), RUN(nothing_is_left))
