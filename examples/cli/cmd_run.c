@@ -288,8 +288,8 @@ static int finish(run *r, int code)
         if (rc)
             code = cli_fail(c, "save", rc, err);
         else
-            cli_say(c, "%s\nsaved %s: attempt %d, %.2fx", stitch_report_text(r->h.reports[r->h.best]), path,
-                    (int)r->h.best + 1, speedup);
+            cli_say(c, "%s\nsaved attempt %d as %s", stitch_report_text(r->h.reports[r->h.best]), (int)r->h.best + 1,
+                    path);
     } else {
         cli_say(c, "no correct program in %zu attempts", r->h.count);
     }

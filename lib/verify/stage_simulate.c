@@ -51,14 +51,22 @@ static const char *kernel_name(const stitch__verify *v, const char *symbol)
     return symbol;
 }
 
+/* The program's own source is named as diagnostics name it; the compiler put its working folder in front. */
+static const char *file_name(const char *path)
+{
+    const char *base = strrchr(path, '/');
+    return base && strcmp(base + 1, "program.cu") == 0 ? base + 1 : path;
+}
+
 static void put_place(stitch__buf *b, const stitch__sim_place *p)
 {
     if (p && p->file)
-        stitch__buf_printf(b, " at %s:%u", p->file, p->line);
+        stitch__buf_printf(b, " at %.200s:%u", file_name(p->file), p->line);
     else if (p)
         stitch__buf_printf(b, " at PTX line %u", p->ptx_line);
-    for (p = p ? p->inlined_at : NULL; p && p->file; p = p->inlined_at)
-        stitch__buf_printf(b, ", called at line %u", p->line);
+}
+for (p = p ? p->inlined_at : NULL; p && p->file; p = p->inlined_at)
+    stitch__buf_printf(b, ", called at line %u", p->line);
 }
 
 static void put_thread(stitch__buf *b, const stitch__sim_access *a)
@@ -74,11 +82,14 @@ static void put_finding(stitch__buf *b, const stitch__verify *v, const stitch__s
 
     stitch__buf_printf(b, "kernel %.120s", kernel_name(v, k->kernel));
     put_place(b, r->first.place);
-    stitch__buf_printf(b, ": %s: %s of %u bytes by ", text,
-                       r->first.atomic  ? "atomic access"
-                       : r->first.write ? "write"
-                                        : "read",
-                       r->size);
+    stitch__buf_printf(b, ": %s: ", text);
+    if (r->size)
+        stitch__buf_printf(b, "%s of %u bytes ",
+                           r->first.atomic  ? "atomic access"
+                           : r->first.write ? "write"
+                                            : "read",
+                           r->size);
+    stitch__buf_puts(b, "by ");
     put_thread(b, &r->first);
     if (*r->buffer) {
         stitch__buf_printf(b, ", buffer %.64s (%" PRIu64 " bytes)", r->buffer, r->buffer_size);
