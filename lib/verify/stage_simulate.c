@@ -64,9 +64,8 @@ static void put_place(stitch__buf *b, const stitch__sim_place *p)
         stitch__buf_printf(b, " at %.200s:%u", file_name(p->file), p->line);
     else if (p)
         stitch__buf_printf(b, " at PTX line %u", p->ptx_line);
-}
-for (p = p ? p->inlined_at : NULL; p && p->file; p = p->inlined_at)
-    stitch__buf_printf(b, ", called at line %u", p->line);
+    for (p = p ? p->inlined_at : NULL; p && p->file; p = p->inlined_at)
+        stitch__buf_printf(b, ", called at line %u", p->line);
 }
 
 static void put_thread(stitch__buf *b, const stitch__sim_access *a)
