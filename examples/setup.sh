@@ -71,6 +71,16 @@ stitch_pip() {
     }
 }
 
+# CUDA 13, or 12 where the driver is older or there is no 13.
+stitch_cuda_wheels() {
+    driver=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\([0-9][0-9]*\).*/\1/p')
+    if [ "${driver:-13}" -ge 13 ]; then
+        stitch_pip 'nvidia-cuda-runtime>=13,<14' 'nvidia-cuda-nvrtc>=13,<14' 'nvidia-cublas>=13,<14' 'nvidia-cuda-cccl>=13,<14' \
+            'nvidia-cuda-cupti>=13,<14' && return
+    fi
+    stitch_pip nvidia-cuda-runtime-cu12 nvidia-cuda-nvrtc-cu12 nvidia-cublas-cu12 nvidia-cuda-cccl-cu12 nvidia-cuda-cupti-cu12
+}
+
 stitch_setup() {
     mkdir -p build
     packages=$(stitch_missing_packages)
@@ -96,7 +106,7 @@ stitch_setup() {
         VIRTUAL_ENV="$PWD/build/venv"
         export VIRTUAL_ENV
         if ! python3 lib/find_cuda_headers.py >/dev/null 2>&1; then
-            stitch_pip nvidia-cuda-runtime nvidia-cuda-nvrtc nvidia-cublas nvidia-cuda-cccl nvidia-cuda-cupti || true
+            stitch_cuda_wheels || true
         fi
         stitch_say "CUDA libraries come from build/venv; to use build/examples/stitch directly: export VIRTUAL_ENV=$VIRTUAL_ENV"
     fi
@@ -114,7 +124,11 @@ stitch_build() {
     fi
     stitch_say "building in build/"
     ninja -C build >build/build.log 2>&1 || {
-        cat build/build.log >&2
+        if grep -q '^FAILED' build/build.log; then # without the hundreds of steps before
+            sed -n '/^FAILED/,$p' build/build.log >&2
+        else
+            tail -n 50 build/build.log >&2
+        fi
         return 1
     }
 }

@@ -283,8 +283,11 @@ static int finish(run *r, int code)
         median = r->h.attempts[r->h.best].median_us;
         if (!path && snprintf(name, sizeof(name), "%s.stitch", stitch_task_name(r->task)) < (int)sizeof(name))
             path = name;
-        int rc = path ? stitch_program_save(stitch_candidate_program(r->h.candidates[r->h.best]), path, &err)
-                      : STITCH_E_INVALID;
+        stitch_program *best = stitch_candidate_program(r->h.candidates[r->h.best]);
+        /* On the simulator it was verified at the task's reduced dims: the file carries the full ones. */
+        int rc = path ? stitch_program_validate(best, stitch_task_interface(r->task), NULL, &err) : STITCH_E_INVALID;
+        if (rc == STITCH_OK)
+            rc = stitch_program_save(best, path, &err);
         if (rc)
             code = cli_fail(c, "save", rc, err);
         else
