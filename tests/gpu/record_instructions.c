@@ -53,8 +53,13 @@ static int record_group(runner *gpu, FILE *f, const instr *items, size_t first, 
         for (unsigned s = 0; s < samples; s++)
             for (unsigned k = 0; k < 3; k++)
                 in[s * 3 + k] = instr_input(one, first + i, s, k);
-        if (!runner_run(gpu, module, kernel, (samples + 127) / 128, 128, in, (size_t)samples * 24, out,
-                        (size_t)samples * 8, samples))
+        bool ran = runner_run(gpu, module, kernel, (samples + 127) / 128, 128, in, (size_t)samples * 24, out,
+                              (size_t)samples * 8, samples);
+        if (!ran && strstr(gpu->error, "NOT_SUPPORTED")) { /* the simulator refuses some */
+            printf("not recorded: %s\n", one->name);
+            continue;
+        }
+        if (!ran)
             return die(one->name, gpu->error);
         unsigned bytes = instr_width(one->dst) / 8, kept = kept_usually;
         uint64_t hash = 0, mask = bytes == 8 ? ~0ull : (1ull << (8 * bytes)) - 1;
@@ -136,7 +141,7 @@ static const struct {
     {"rcp", "rcp.approx.ftz.f32", 16384}, {"rsqrt", "rsqrt.approx.ftz.f32", 16384},
     {"sin", "sin.approx.ftz.f32", 8192},  {"ex2", "ex2.approx.ftz.f32", 8192},
     {"lg2", "lg2.approx.ftz.f32", 8192},  {"sqrt", "sqrt.approx.ftz.f32", 16384},
-    {"tanh", "tanh.approx.f32", 65536},
+    {"tanh", "tanh.approx.f32", 32768},
 };
 
 /* kernel `f` applies one instruction to words of `width` bits, 64-bit slots. */

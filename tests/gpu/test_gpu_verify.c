@@ -84,6 +84,7 @@ TEST(wrong_candidates)
         const char *what, *source, *plan;
         int stage, status;
         const char *message;
+        const char *finding; /* of the simulator, where it notices first */
     } rows[] = {
         {"one element off", VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i] + (i == 1234 ? 0.01f : 0.0f);"),
          VECTOR_PLAN, STITCH_STAGE_CORRECT, STITCH_E_VALIDATE, "output y: 1 of 4099 elements are wrong"},
@@ -98,7 +99,8 @@ TEST(wrong_candidates)
         {"infinity", VECTOR_KERNEL("float", "y[i] = i == 7 ? 1e30f * 1e30f : a[i] * x[i] + b[i];"), VECTOR_PLAN,
          STITCH_STAGE_CORRECT, STITCH_E_VALIDATE, "1 are infinite where the reference has 0"},
         {"adds to what is there", VECTOR_KERNEL("float", "y[i] += a[i] * x[i] + b[i];"), VECTOR_PLAN,
-         STITCH_STAGE_CORRECT, STITCH_E_VALIDATE, "output y: 4099 of 4099"},
+         STITCH_STAGE_CORRECT, STITCH_E_VALIDATE, "output y: 4099 of 4099",
+         "read of memory that nothing wrote: read of 4 bytes by thread (0,0,0) of block (0,0,0), buffer y"},
         {"zeros", VECTOR_KERNEL("float", "y[i] = 0;"), VECTOR_PLAN, STITCH_STAGE_CORRECT, STITCH_E_VALIDATE,
          "elements are wrong"},
         {"writes its input",
@@ -136,11 +138,14 @@ TEST(wrong_candidates)
         stitch_report *r = verify(t, rows[i].source, rows[i].plan, &o);
         char *feedback = NULL;
         CHECK_INT(stitch_report_summary_get(r, &s), 0);
-        if (s.failed_stage != rows[i].stage || (rows[i].status && s.status != rows[i].status))
+        bool found = device.simulated && rows[i].finding;
+        int stage = found ? STITCH_STAGE_SIMULATE : rows[i].stage;
+        const char *expected = found ? rows[i].finding : rows[i].message;
+        if (s.failed_stage != stage || (rows[i].status && s.status != rows[i].status))
             FAIL("%s: failed at %s with %s\n%s", rows[i].what, stitch_stage_name(s.failed_stage),
                  stitch_status_name(s.status), stitch_report_text(r));
-        if (!strstr(message_of(r, rows[i].stage), rows[i].message))
-            FAIL("%s: \"%s\" does not say \"%s\"", rows[i].what, message_of(r, rows[i].stage), rows[i].message);
+        if (!strstr(message_of(r, stage), expected))
+            FAIL("%s: \"%s\" does not say \"%s\"", rows[i].what, message_of(r, stage), expected);
         CHECK_INT(s.correct, 0);
         CHECK_INT(s.timed, 0);
         CHECK_INT(status_of(r, STITCH_STAGE_TIME), STITCH_STAGE_NOT_RUN);
@@ -378,7 +383,8 @@ TEST(recorded_tensors)
     CHECK_INT(json_array_size(report_at(r, "correct.trials")), 1);
     CHECK_STR(json_string_value(report_at(r, "task.tensors.0.data")), "recorded");
     CHECK_NEAR(s.speedup, 0, 0); /* a recording is nothing to be faster than */
-    CHECK_HAS(stitch_report_text(r), "no speed-up");
+    if (!device.simulated)
+        CHECK_HAS(stitch_report_text(r), "no speed-up");
     stitch_report_free(r);
     r = verify(t, SCALE("x[i] + w[i]"), plan, &o);
     CHECK_INT(stitch_report_summary_get(r, &s), 0);
