@@ -166,7 +166,7 @@ def main():
     print(" *")
     print(f" * Made by gen_sfu_tables.py; do not edit. Coefficients {how}.")
     print(" */")
-    print("#ifndef STITCH_SIM_ARITH_SFU_TABLES_H\n#define STITCH_SIM_ARITH_SFU_TABLES_H\n\n#include <stdint.h>\n")
+    print("#ifndef STITCH_SIM_ARITH_SFU_TABLES_H\n#define STITCH_SIM_ARITH_SFU_TABLES_H\n\n#include <stdint.h>\n\n/* clang-format off */\n")
     print(f"/* 1: the hardware's own coefficients. */\n#define SFU_TABLES_EXACT {int(bool(samples))}\n")
     for f in FUNCTIONS:
         rows = []
