@@ -101,7 +101,7 @@ typedef struct stitch__race {
     size_t words; /* of each of these */
 } stitch__race;
 
-/* The same of global memory. Most accesses are whole lines of 32 granules by consecutive lanes; a line keeps one record
+/* The same of global memory. Most accesses are whole lines of 16 granules by consecutive lanes; a line keeps one record
  * for all of them, until an access does not fit the pattern. A tag tells records of this launch from old ones. */
 typedef struct stitch__race_entry {
     uint64_t w, r;
@@ -113,9 +113,15 @@ typedef struct stitch__race_log {
     uint32_t tag; /* shifted into place */
 } stitch__race_log;
 
+#define STITCH__LINE       16u
 #define STITCH__TAG_SHIFT  21
 #define STITCH__TAG_EACH   18
 #define STITCH__TAG_PC     ((1u << STITCH__TAG_EACH) - 1)
+static inline bool stitch__race_now(const stitch__race_log *log, uint32_t tag)
+{
+    return (tag ^ log->tag) >> STITCH__TAG_SHIFT == 0;
+}
+
 #define STITCH__LINE_WORDS (UINT64_C(1) << 36) /* w of a line: look at its granules */
 
 struct stitch__cluster;

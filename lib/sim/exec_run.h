@@ -345,17 +345,17 @@ static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size
     return true;
 }
 
-/* Global memory: whole lines of 32 granules by consecutive lanes. False: the lines do not hold one simple record. */
-static inline bool global_read_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t each, uint32_t pc)
+/* Global memory: whole lines of 16 granules by consecutive lanes. False: the lines do not hold one simple record. */
+static inline bool global_read_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t lanes, uint32_t first_lane, uint32_t each, uint32_t pc)
 {
     unsigned shift = log2_of(each);
     uint32_t tag = log->tag | shift << STITCH__TAG_EACH | (pc & STITCH__TAG_PC);
-    if (at & 31 || each > 16)
+    if (at % STITCH__LINE || each > STITCH__LINE)
         return false;
-    for (uint32_t k = 0; k < each; k++) {
-        stitch__race_entry *l = &log->line[at / 32 + k];
-        uint64_t mine = x->prefix | x->warp->clock | (uint64_t)((32u >> shift) * k) << STITCH__KEY_LANE_SHIFT;
-        bool w_now = !((l->wtag ^ log->tag) >> STITCH__TAG_SHIFT), r_now = !((l->rtag ^ log->tag) >> STITCH__TAG_SHIFT);
+    for (uint32_t k = 0; k < lanes * each / STITCH__LINE; k++) {
+        stitch__race_entry *l = &log->line[at / STITCH__LINE + k];
+        uint64_t mine = x->prefix | x->warp->clock | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT;
+        bool w_now = stitch__race_now(log, l->wtag), r_now = stitch__race_now(log, l->rtag);
         uint64_t r = r_now ? l->r : 0;
         if (w_now && ((l->w ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->wtag ^ tag) >> STITCH__TAG_EACH))
             return false;
@@ -376,16 +376,16 @@ static inline bool global_read_run(stitch__exec *x, stitch__race_log *log, uint6
     return true;
 }
 
-static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t each, uint32_t pc)
+static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t lanes, uint32_t first_lane, uint32_t each, uint32_t pc)
 {
     unsigned shift = log2_of(each);
     uint32_t tag = log->tag | shift << STITCH__TAG_EACH | (pc & STITCH__TAG_PC);
-    if (at & 31 || each > 16)
+    if (at % STITCH__LINE || each > STITCH__LINE)
         return false;
-    for (uint32_t k = 0; k < each; k++) {
-        stitch__race_entry *l = &log->line[at / 32 + k];
-        uint64_t mine = x->prefix | x->warp->clock | (uint64_t)((32u >> shift) * k) << STITCH__KEY_LANE_SHIFT;
-        bool w_now = !((l->wtag ^ log->tag) >> STITCH__TAG_SHIFT), r_now = !((l->rtag ^ log->tag) >> STITCH__TAG_SHIFT);
+    for (uint32_t k = 0; k < lanes * each / STITCH__LINE; k++) {
+        stitch__race_entry *l = &log->line[at / STITCH__LINE + k];
+        uint64_t mine = x->prefix | x->warp->clock | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT;
+        bool w_now = stitch__race_now(log, l->wtag), r_now = stitch__race_now(log, l->rtag);
         if ((w_now && ((l->w ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->wtag ^ tag) >> STITCH__TAG_EACH)) ||
             (r_now && l->r && ((l->r ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->rtag ^ tag) >> STITCH__TAG_EACH)))
             return false;
@@ -397,9 +397,9 @@ static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint
 
 static inline stitch__race_entry *global_word(stitch__race_log *log, uint64_t g)
 {
-    const stitch__race_entry *l = &log->line[g / 32];
-    if (l->w != STITCH__LINE_WORDS || (l->wtag ^ log->tag) >> STITCH__TAG_SHIFT)
-        stitch__race_expand(log, g / 32);
+    const stitch__race_entry *l = &log->line[g / STITCH__LINE];
+    if (l->w != STITCH__LINE_WORDS || !stitch__race_now(log, l->wtag))
+        stitch__race_expand(log, g / STITCH__LINE);
     return &log->word[g];
 }
 
@@ -417,9 +417,10 @@ static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, cons
         last = offset[i];
         for (uint32_t k = 0; k < each; k++) {
             stitch__race_entry *e = global_word(log, (offset[i] >> x->global_shift) + k);
-            uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, r = e->r;
-            if (e->w && (several || (e->w ^ mine) >> STITCH__KEY_LANE_SHIFT) &&
-                ((e->w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (e->w & STITCH__KEY_CLOCK) >= full))
+            uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT;
+            uint64_t r = stitch__race_now(log, e->rtag) ? e->r : 0, w = stitch__race_now(log, e->wtag) ? e->w : 0;
+            if (w && (several || (w ^ mine) >> STITCH__KEY_LANE_SHIFT) &&
+                ((w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (w & STITCH__KEY_CLOCK) >= full))
                 return false;
             if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
                 continue;
@@ -446,11 +447,12 @@ static inline bool global_write_each(stitch__exec *x, stitch__race_log *log, con
         for (uint32_t k = 0; k < each; k++) {
             stitch__race_entry *e = global_word(log, (offset[i] >> x->global_shift) + k);
             uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT;
-            if (e->w && (e->w ^ mine) >> STITCH__KEY_LANE_SHIFT &&
-                ((e->w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (e->w & STITCH__KEY_CLOCK) >= full))
+            uint64_t r = stitch__race_now(log, e->rtag) ? e->r : 0, w = stitch__race_now(log, e->wtag) ? e->w : 0;
+            if (w && (w ^ mine) >> STITCH__KEY_LANE_SHIFT &&
+                ((w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (w & STITCH__KEY_CLOCK) >= full))
                 return false;
-            if (e->r && (e->r ^ mine) >> STITCH__KEY_LANE_SHIFT &&
-                ((e->r ^ mine) >> STITCH__KEY_BLOCK_SHIFT || e->r & STITCH__KEY_MULTIBLOCK || (e->r & STITCH__KEY_CLOCK) >= full))
+            if (r && (r ^ mine) >> STITCH__KEY_LANE_SHIFT &&
+                ((r ^ mine) >> STITCH__KEY_BLOCK_SHIFT || r & STITCH__KEY_MULTIBLOCK || (r & STITCH__KEY_CLOCK) >= full))
                 return false;
             e->w = mine;
             e->wtag = tag;
@@ -575,9 +577,16 @@ static inline bool halves(const uint32_t *a, uint32_t step)
     return bad == 0;
 }
 
-static inline bool shared_read_each(stitch__exec *x, const uint32_t *a, uint32_t step, uint32_t pc)
+static inline bool two_values(const uint32_t *a)
 {
-    if (halves(a, step))
+    uint32_t bad = 0;
+    EACH_LANE bad |= a[i] - a[i & 16];
+    return bad == 0;
+}
+
+static inline bool shared_read_each(stitch__exec *x, const uint32_t *a, uint32_t step, bool rows, uint32_t pc)
+{
+    if (rows)
         return shared_read_run(x, a[0], a[0] + 16 * step, step >> x->shared_shift, 0, pc) &&
                shared_read_run(x, a[16], a[16] + 16 * step, step >> x->shared_shift, 16, pc);
     for (uint32_t i = 0; i < 32; i++) {
@@ -624,11 +633,20 @@ static bool fast_shared_load(stitch__exec *x, const stitch__instr *in)
         spread(x->regs, in, b->shared + a[0], 0);
         return true;
     }
-    if ((x->check_init && !shared_written(x, a, step)) || (x->check_shared && !shared_read_each(x, a, step, pc)))
+    bool rows = halves(a, step), two = !rows && two_values(a);
+    uint32_t run = rows ? 16 * step : step;
+    if (x->check_init && !(rows || two ? bits_set(b->shared_init, a[0], run) && bits_set(b->shared_init, a[16], run) : shared_written(x, a, step)))
+        return false;
+    if (x->check_shared && !shared_read_each(x, a, step, rows, pc))
         return false;
     if (x->counting)
         count_shared(&x->fc->mem[pc], a, step);
-    gather(x->regs, in, b->shared, a);
+    if (rows && step == 4 && !(in->flags & STITCH__IN_WIDE)) {
+        memcpy(x->regs + in->o[0], b->shared + a[0], 64);
+        memcpy(x->regs + in->o[0] + 64, b->shared + a[16], 64);
+    } else {
+        gather(x->regs, in, b->shared, a);
+    }
     return true;
 }
 
@@ -721,7 +739,7 @@ static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
     }
     if (pattern == PATTERN_LINEAR) {
         if ((init && !bits_set(init, offset[0], 32 * step)) ||
-            (log && !global_read_run(x, log, offset[0] >> x->global_shift, each, pc) && !global_read_each(x, log, offset, each, pc)))
+            (log && !global_read_run(x, log, offset[0] >> x->global_shift, 32, 0, each, pc) && !global_read_each(x, log, offset, each, pc)))
             return false;
         if (x->counting)
             count_run(&x->fc->mem[pc], a[0], step, false);
@@ -735,7 +753,9 @@ static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
         if ((have & need) != need)
             return false;
     }
-    if (log && !global_read_each(x, log, offset, each, pc))
+    if (log && !(halves(offset, step) && global_read_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
+                 global_read_run(x, log, offset[16] >> x->global_shift, 16, 16, each, pc)) &&
+        !global_read_each(x, log, offset, each, pc))
         return false;
     if (x->counting)
         count_global(&x->fc->mem[pc], a, step);
@@ -764,7 +784,7 @@ static bool fast_global_store(stitch__exec *x, const stitch__instr *in)
             return false;
     }
     if (pattern == PATTERN_LINEAR) {
-        if (log && !global_write_run(x, log, offset[0] >> x->global_shift, each, pc) && !global_write_each(x, log, offset, each, pc))
+        if (log && !global_write_run(x, log, offset[0] >> x->global_shift, 32, 0, each, pc) && !global_write_each(x, log, offset, each, pc))
             return false;
         if (al->init)
             set_bits_shared(al->init, offset[0], 32 * step);
@@ -773,7 +793,9 @@ static bool fast_global_store(stitch__exec *x, const stitch__instr *in)
         collect(x, in, al->host + offset[0]);
         return true;
     }
-    if (log && !global_write_each(x, log, offset, each, pc))
+    if (log && !(halves(offset, step) && global_write_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
+                 global_write_run(x, log, offset[16] >> x->global_shift, 16, 16, each, pc)) &&
+        !global_write_each(x, log, offset, each, pc))
         return false;
     if (al->init)
         for (int i = 0; i < 32; i++)

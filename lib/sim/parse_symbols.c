@@ -198,7 +198,7 @@ bool ptx_place_here(ptx_parser *p, uint32_t *place)
 bool ptx_parse_file(ptx_parser *p)
 {
     ptx_next(p);
-    uint32_t number;
+    uint32_t number = 0;
     if (!number_token(p, &number))
         return false;
     if (p->tok.kind != PTX_STR)

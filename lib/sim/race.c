@@ -40,7 +40,7 @@ stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
         return a->race;
     pthread_mutex_lock(&j->lock);
     if (a->race_launch != j->number && stitch__grow(j->ctx, &j->touched, &j->touched_cap, j->touched_count + 1, sizeof(*j->touched)) == STITCH_OK) {
-        size_t n = (size_t)(a->size >> x->global_shift) + 64, lines = n / 32 + 1;
+        size_t n = (size_t)(a->size >> x->global_shift) + 64, lines = n / STITCH__LINE + 1;
         size_t bytes = sizeof(stitch__race_log) + 64 + (n + lines) * sizeof(stitch__race_entry);
         stitch__race_log *log = a->race;
         if (!log || a->race_bytes != bytes || log->tag >> STITCH__TAG_SHIFT == (1u << (32 - STITCH__TAG_SHIFT)) - 1) {
@@ -62,19 +62,22 @@ stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
     return log;
 }
 
-/* Writes the record of a line into its granules. */
+/* Writes the record of a line into its granules; those of a line without one have old tags or none. */
 void stitch__race_expand(stitch__race_log *log, uint64_t line)
 {
-    stitch__race_entry *l = &log->line[line], *e = &log->word[line * 32];
-    bool w = l->wtag >> STITCH__TAG_SHIFT == log->tag >> STITCH__TAG_SHIFT, r = l->rtag >> STITCH__TAG_SHIFT == log->tag >> STITCH__TAG_SHIFT;
-    for (uint64_t i = 0; i < 32; i++) {
-        e[i].w = w ? l->w + ((i >> (l->wtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT) : 0;
-        e[i].r = r ? l->r + ((i >> (l->rtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT) : 0;
+    stitch__race_entry *l = &log->line[line], *e = &log->word[line * STITCH__LINE];
+    bool w = stitch__race_now(log, l->wtag), r = stitch__race_now(log, l->rtag);
+    for (uint64_t i = 0; w && i < STITCH__LINE; i++) {
+        e[i].w = l->w + ((i >> (l->wtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT);
         e[i].wtag = (l->wtag & STITCH__TAG_PC) | log->tag;
+    }
+    for (uint64_t i = 0; r && i < STITCH__LINE; i++) {
+        e[i].r = l->r + ((i >> (l->rtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT);
         e[i].rtag = (l->rtag & STITCH__TAG_PC) | log->tag;
     }
     l->w = STITCH__LINE_WORDS;
     l->wtag = log->tag;
+    l->rtag = 0;
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
@@ -208,11 +211,11 @@ void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_a
     uint32_t tag = log->tag | (stitch__pc(x, in) & STITCH__TAG_PC);
     bool same = write && new_value && memcmp(a->host + offset, new_value, size) == 0;
     for (uint64_t g = from; g <= to; g++) {
-        const stitch__race_entry *line = &log->line[g / 32];
+        const stitch__race_entry *line = &log->line[g / STITCH__LINE];
         if (line->w != STITCH__LINE_WORDS || (line->wtag ^ log->tag) >> STITCH__TAG_SHIFT)
-            stitch__race_expand(log, g / 32);
+            stitch__race_expand(log, g / STITCH__LINE);
         stitch__race_entry *e = &log->word[g];
-        uint64_t w = e->w, r = e->r;
+        uint64_t w = stitch__race_now(log, e->wtag) ? e->w : 0, r = stitch__race_now(log, e->rtag) ? e->r : 0;
         bool both = atomic && w & STITCH__KEY_ATOMIC;
         if (w && !both && !(write && same) && !ordered_global(x, w, lane, false))
             stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size, a, w,
@@ -227,7 +230,7 @@ void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_a
         }
         uint64_t next = merge_read(x, r, mine);
         if (next != r)
-            e->rtag = tag;
+            e->rtag = tag; /* else it tells of an access that counts for more */
         e->r = next;
     }
 }
