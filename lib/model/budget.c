@@ -63,19 +63,25 @@ int stitch__budget_check(const stitch_budget *b, const stitch_context *ctx, stit
         return STITCH_OK;
     stitch_budget_used(b, &tokens, &cost, NULL);
     if (b->max_tokens && tokens >= b->max_tokens)
-        return stitch__err(ctx, err, STITCH_E_BUDGET, "the budget of %" PRId64 " tokens is spent (%" PRId64 " used)", b->max_tokens, tokens);
+        return stitch__err(ctx, err, STITCH_E_BUDGET, "the budget of %" PRId64 " tokens is spent (%" PRId64 " used)",
+                           b->max_tokens, tokens);
     if (b->max_cost > 0 && cost >= b->max_cost)
         return stitch__err(ctx, err, STITCH_E_BUDGET, "the budget of %g is spent (%g used)", b->max_cost, cost);
     return STITCH_OK;
 }
 
-void stitch__budget_add(stitch_budget *b, const stitch_reply *reply)
+void stitch__budget_add(stitch_budget *b, int64_t tokens, double cost, int64_t requests)
 {
     if (!b)
         return;
     pthread_mutex_lock(&b->lock);
-    b->tokens += (reply->tokens_in > 0 ? reply->tokens_in : 0) + (reply->tokens_out > 0 ? reply->tokens_out : 0);
-    b->cost += reply->cost;
-    b->requests++;
+    b->tokens = tokens > INT64_MAX - b->tokens ? INT64_MAX : b->tokens + tokens;
+    b->cost += cost;
+    b->requests += requests;
     pthread_mutex_unlock(&b->lock);
+}
+
+int64_t stitch__budget_estimate(uint64_t bytes)
+{
+    return (int64_t)(bytes / 4 + (bytes % 4 != 0));
 }

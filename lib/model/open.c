@@ -56,7 +56,9 @@ static int open_spec(stitch_context *ctx, const char *spec, int depth, stitch_mo
     if (strncmp(spec, "record:", 7) == 0)
         return open_record(ctx, spec + 7, depth, out, err);
     return stitch__err(ctx, err, STITCH_E_INVALID,
-                       "'%.200s' is no model: use https://HOST/v1#MODEL, replay:FILE, replay-strict:FILE, relay:FOLDER or record:FILE,MODEL", spec);
+                       "'%.200s' is no model: use https://HOST/v1#MODEL, replay:FILE, replay-strict:FILE, relay:FOLDER "
+                       "or record:FILE,MODEL",
+                       spec);
 }
 
 int stitch_model_open(stitch_context *ctx, const char *spec, stitch_model **out, stitch_error **err)
@@ -65,6 +67,7 @@ int stitch_model_open(stitch_context *ctx, const char *spec, stitch_model **out,
         return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_model_open: out must not be NULL");
     *out = NULL;
     if (!ctx || !spec || strlen(spec) > MAX_SPEC)
-        return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_model_open: context and text must not be NULL, the text at most %d bytes", MAX_SPEC);
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "stitch_model_open: context and text must not be NULL, the text at most %d bytes", MAX_SPEC);
     return open_spec(ctx, spec, 0, out, err);
 }

@@ -70,7 +70,8 @@ int stitch__sse_feed(stitch__sse *s, const char *bytes, size_t len, stitch_error
         if (s->line.failed || s->data.failed)
             return stitch__err_nomem(ctx, err);
         if (s->line.len + s->data.len > s->limit)
-            return stitch__err_native(ctx, err, STITCH_E_LIMIT, STITCH_DOMAIN_HTTP, 0, "an event of the stream is longer than %zu bytes", s->limit);
+            return stitch__err_native(ctx, err, STITCH_E_LIMIT, STITCH_DOMAIN_HTTP, 0,
+                                      "an event of the stream is longer than %zu bytes", s->limit);
         i += n;
         if (i < len) {
             s->after_cr = bytes[i] == '\r';

@@ -256,7 +256,7 @@ TEST(secret_in_a_stream_error)
 {
     BEGIN({.head = OK_SSE, .body = "data: {\"error\":{\"message\":\"sk-very-secret-0123456789\"}}\n\n"});
     start(&f);
-    expect_error(&f, STITCH_E_HTTP, "not shown");
+    expect_error(&f, STITCH_E_HTTP, "reports: [key]");
     finish(&f);
 }
 
@@ -306,7 +306,7 @@ TEST(bad_answers)
         {{.head = OK_JSON, .body = nul}, STITCH_E_HTTP, ""},
         {{.head = "HTTP/1.1 200 OK\r\nContent-Type: text/html", .body = "<html>login</html>"},
          STITCH_E_HTTP,
-         "the endpoint's answer"},
+         "a page instead of JSON"},
         {{.head = OK_SSE, .body = DELTA("a")}, STITCH_E_HTTP, "ended before"},
         {{.head = OK_SSE, .body = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]"},
          STITCH_E_HTTP,
