@@ -80,12 +80,14 @@ STITCH_API int stitch_task_set_reduced_dim(stitch_task *t, const char *name, int
 /** Makes the reduced dims the current ones (1) or goes back (0). STITCH_E_STATE if there are none. */
 STITCH_API int stitch_task_use_reduced(stitch_task *t, int reduced, stitch_error **err);
 STITCH_API int stitch_task_is_reduced(const stitch_task *t);
-/** dist NULL: a normal distribution for inputs and weights; ignored for outputs; states start as zeros. */
+/** dist NULL: a normal distribution for inputs and weights of floating type, none for integers (they need one, or data, before the task is
+ *  used); ignored for outputs; states start as zeros. */
 STITCH_API int stitch_task_add_tensor(stitch_task *t, int role, const char *name, int dtype, size_t rank, const char *const *shape,
                                       const stitch_dist *dist, stitch_error **err);
 /** Values of a weight or a recorded input, copied from host memory; replaces its distribution. */
 STITCH_API int stitch_task_set_data(stitch_task *t, const char *name, const void *data, uint64_t bytes, stitch_error **err);
-/** Weights by name from a safetensors file, mapped when needed. Every weight without data must be in it, with its dtype and shape. */
+/** Weights by name from a safetensors file: its header is read now, its data when it is needed. Every weight without data must be in it,
+ *  with its dtype and shape. */
 STITCH_API int stitch_task_set_weights_file(stitch_task *t, const char *path, stitch_error **err);
 /** |got - want| <= atol + rtol * |want|, for every element of every output. */
 STITCH_API int stitch_task_set_tolerance(stitch_task *t, double atol, double rtol, stitch_error **err);

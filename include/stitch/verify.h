@@ -70,7 +70,8 @@ typedef struct stitch_verify_options {
 STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t struct_size);
 
 /**
- * Verifies a program. STITCH_OK means that there is a report, whatever it says of the program; other statuses mean that
+ * Verifies a program, in the calling thread; other threads only compile ahead. On a simulated device the task's reduced dims are used where it
+ * has them, and are left again. Without any device, stages up to compile can be asked for (last_stage). STITCH_OK means that there is a report, whatever it says of the program; other statuses mean that
  * verification itself could not be done (no device, cancelled, the reference fails, ...). After a report whose failed
  * stage has status STITCH_E_FAULT the CUDA context of the process is lost (docs/architecture.md says what to do).
  * @since 0.1.0

@@ -108,8 +108,10 @@ static void put_kernels(stitch__buf *b, const stitch_report *r, size_t max)
 {
     for (size_t i = 0; i < r->kernel_count && b->len < max; i++) {
         const stitch__kernel_row *k = &r->kernels[i];
-        stitch__buf_printf(b, "kernel %.120s: %" PRId64 " registers, %" PRId64 " bytes static shared memory", k->name,
-                           k->registers, k->static_shared);
+        stitch__buf_printf(b, "kernel %.120s: ", k->name);
+        if (k->registers >= 0) /* a simulated device has none */
+            stitch__buf_printf(b, "%" PRId64 " registers, ", k->registers);
+        stitch__buf_printf(b, "%" PRId64 " bytes static shared memory", k->static_shared);
         if (k->spill_stores > 0 || k->spill_loads > 0)
             stitch__buf_printf(b, ", spills %" PRId64 " bytes of stores and %" PRId64 " of loads", k->spill_stores,
                                k->spill_loads);
