@@ -75,10 +75,11 @@ stitch_pip() {
 stitch_cuda_wheels() {
     driver=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\([0-9][0-9]*\).*/\1/p')
     if [ "${driver:-13}" -ge 13 ]; then
-        stitch_pip 'nvidia-cuda-runtime>=13,<14' 'nvidia-cuda-nvrtc>=13,<14' 'nvidia-cublas>=13,<14' 'nvidia-cuda-cccl>=13,<14' \
-            'nvidia-cuda-cupti>=13,<14' && return
+        stitch_pip 'nvidia-cuda-runtime>=13,<14' 'nvidia-cuda-crt>=13,<14' 'nvidia-cuda-nvrtc>=13,<14' 'nvidia-cublas>=13,<14' \
+            'nvidia-cuda-cccl>=13,<14' 'nvidia-cuda-cupti>=13,<14' && return
     fi
-    stitch_pip nvidia-cuda-runtime-cu12 nvidia-cuda-nvrtc-cu12 nvidia-cublas-cu12 nvidia-cuda-cccl-cu12 nvidia-cuda-cupti-cu12
+    stitch_pip nvidia-cuda-runtime-cu12 nvidia-cuda-nvcc-cu12 nvidia-cuda-nvrtc-cu12 nvidia-cublas-cu12 nvidia-cuda-cccl-cu12 \
+        nvidia-cuda-cupti-cu12
 }
 
 stitch_setup() {
@@ -116,9 +117,10 @@ stitch_setup() {
 stitch_build() {
     if [ ! -f build/build.ninja ]; then
         stitch_say "configuring build/"
+        rm -rf build/meson-private # what an interrupted configuration left would make Meson believe that it is done
         meson setup build >build/configure.log 2>&1 || {
             rm -f build/build.ninja
-            cat build/configure.log >&2
+            tail -n 30 build/configure.log >&2
             return 1
         }
     fi

@@ -11,7 +11,7 @@ import shutil
 import site
 import sys
 
-NEEDED = ("cuda.h", "nvrtc.h", "cublasLt.h")
+NEEDED = ("cuda.h", "nvrtc.h", "cublasLt.h", "crt/host_defines.h")  # the last is included by the third; wheels keep it apart
 
 
 def candidates():
