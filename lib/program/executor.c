@@ -363,10 +363,14 @@ int stitch_executor_run(stitch_executor *x, stitch_stream stream, stitch_error *
     if (x->current->weights_epoch != x->weights_epoch)
         return stitch__err(x->ctx, err, STITCH_E_STATE,
                            "a weight was bound to other memory: call stitch_executor_prepare() first");
-    if ((rc = stitch__device_enter(x->dev, err)) != STITCH_OK)
+    /* Most hosts have the context current already: asking is cheaper than a push and a pop. */
+    CUcontext current = NULL;
+    bool enter = x->dev->drv->CtxGetCurrent(&current) != CUDA_SUCCESS || current != x->dev->context;
+    if (enter && (rc = stitch__device_enter(x->dev, err)) != STITCH_OK)
         return rc;
     rc = run(x, x->current, (CUstream)stream, err);
-    stitch__device_leave(x->dev);
+    if (enter)
+        stitch__device_leave(x->dev);
     return rc;
 }
 

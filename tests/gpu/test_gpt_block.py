@@ -51,7 +51,7 @@ def run_loop():
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     attempts = [e for e in events if e["event"] == "attempt"]
     actions = [e["action"] for e in attempts]
-    stages = [e["report"].get("failed_stage") for e in attempts]
+    stages = [e["report"]["summary"]["failed_stage"] for e in attempts]
     report("the loop ends with a correct program", done.returncode == 0 and os.path.exists(SAVED), done.returncode)
     report("every kind of turn was taken", {"draft", "repair_compile", "repair_correctness", "optimise"} <= set(actions), actions)
     report("a compile error and a wrong result were met", "compile" in stages and "correct" in stages, stages)
