@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     stitch__buf_init(&b, NULL);
     stitch__buf_append(&b, attack, sizeof(attack) - 1);
     stitch__buf_append(&b, data, size);
-    bad |= b.failed || stitch__source_check(&arena, b.data, b.len, NULL, &attacked) != STITCH_OK || attacked.errors == 0;
+    bad |=
+        b.failed || stitch__source_check(&arena, b.data, b.len, NULL, &attacked) != STITCH_OK || attacked.errors == 0;
     stitch__buf_free(&b);
     stitch__arena_free(&arena);
     if (bad)
