@@ -16,14 +16,14 @@ extern "C" {
 typedef struct stitch_task stitch_task;
 
 /** How the elements of a tensor are drawn. X(name, text). a and b as the comment says. @since 0.1.0 */
-#define STITCH_DIST_LIST(X)                                                                     \
-    X(NORMAL, "normal")         /* mean a, standard deviation b (0, 1 if both are 0) */         \
-    X(UNIFORM, "uniform")       /* [a, b) (0, 1 if both are 0) */                               \
-    X(CONSTANT, "constant")     /* a */                                                         \
-    X(RANDINT, "randint")       /* integers in [a, b) */                                        \
-    X(BERNOULLI, "bernoulli")   /* 1 with probability a, else 0 */                              \
-    X(TRIL, "tril")             /* 1 on and below the diagonal of the last two dims, else 0 */  \
-    X(ARANGE, "arange")         /* a + b * index (0, 1 if both are 0) */
+#define STITCH_DIST_LIST(X)                                                                                            \
+    X(NORMAL, "normal")       /* mean a, standard deviation b (0, 1 if both are 0) */                                  \
+    X(UNIFORM, "uniform")     /* [a, b) (0, 1 if both are 0) */                                                        \
+    X(CONSTANT, "constant")   /* a */                                                                                  \
+    X(RANDINT, "randint")     /* integers in [a, b) */                                                                 \
+    X(BERNOULLI, "bernoulli") /* 1 with probability a, else 0 */                                                       \
+    X(TRIL, "tril")           /* 1 on and below the diagonal of the last two dims, else 0 */                           \
+    X(ARANGE, "arange")       /* a + b * index (0, 1 if both are 0) */
 
 typedef enum stitch_dist_kind {
     STITCH_DIST_NONE = 0,
@@ -54,18 +54,20 @@ typedef struct stitch_bound_tensor {
 } stitch_bound_tensor;
 
 /**
- * The reference: enqueues on `stream` what writes every output from inputs and weights. `tensors` holds all tensors of the
- * interface in its order; outputs have the dtype that was agreed in the setter. Called from the thread that verifies, with the device's context
- * current; may synchronise the stream. Returns 0 or a status. @since 0.1.0
+ * The reference: enqueues on `stream` what writes every output from inputs and weights. `tensors` holds all tensors of
+ * the interface in its order; outputs have the dtype that was agreed in the setter. Called from the thread that
+ * verifies, with the device's context current; may synchronise the stream. Returns 0 or a status. @since 0.1.0
  */
-typedef int (*stitch_reference_fn)(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata);
+typedef int (*stitch_reference_fn)(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count,
+                                   void *userdata);
 
 /** @since 0.1.0 */
 STITCH_API int stitch_task_new(stitch_context *ctx, const char *name, stitch_task **out, stitch_error **err);
 /** Paths in the file are relative to it. */
 STITCH_API int stitch_task_load(stitch_context *ctx, const char *path, stitch_task **out, stitch_error **err);
 /** base: the file or folder that relative paths start from; NULL: paths are refused. */
-STITCH_API int stitch_task_parse(stitch_context *ctx, const char *json, const char *base, stitch_task **out, stitch_error **err);
+STITCH_API int stitch_task_parse(stitch_context *ctx, const char *json, const char *base, stitch_task **out,
+                                 stitch_error **err);
 STITCH_API void stitch_task_free(stitch_task *t);
 
 STITCH_API const char *stitch_task_name(const stitch_task *t);
@@ -80,19 +82,21 @@ STITCH_API int stitch_task_set_reduced_dim(stitch_task *t, const char *name, int
 /** Makes the reduced dims the current ones (1) or goes back (0). STITCH_E_STATE if there are none. */
 STITCH_API int stitch_task_use_reduced(stitch_task *t, int reduced, stitch_error **err);
 STITCH_API int stitch_task_is_reduced(const stitch_task *t);
-/** dist NULL: a normal distribution for inputs and weights of floating type, none for integers (they need one, or data, before the task is
- *  used); ignored for outputs; states start as zeros. */
-STITCH_API int stitch_task_add_tensor(stitch_task *t, int role, const char *name, int dtype, size_t rank, const char *const *shape,
-                                      const stitch_dist *dist, stitch_error **err);
+/** dist NULL: a normal distribution for inputs and weights of floating type, none for integers (they need one, or data,
+ * before the task is used); ignored for outputs; states start as zeros. */
+STITCH_API int stitch_task_add_tensor(stitch_task *t, int role, const char *name, int dtype, size_t rank,
+                                      const char *const *shape, const stitch_dist *dist, stitch_error **err);
 /** Values of a weight or a recorded input, copied from host memory; replaces its distribution. */
-STITCH_API int stitch_task_set_data(stitch_task *t, const char *name, const void *data, uint64_t bytes, stitch_error **err);
-/** Weights by name from a safetensors file: its header is read now, its data when it is needed. Every weight without data must be in it,
- *  with its dtype and shape. */
+STITCH_API int stitch_task_set_data(stitch_task *t, const char *name, const void *data, uint64_t bytes,
+                                    stitch_error **err);
+/** Weights by name from a safetensors file: its header is read now, its data when it is needed. Every weight without
+ * data must be in it, with its dtype and shape. */
 STITCH_API int stitch_task_set_weights_file(stitch_task *t, const char *path, stitch_error **err);
 /** |got - want| <= atol + rtol * |want|, for every element of every output. */
 STITCH_API int stitch_task_set_tolerance(stitch_task *t, double atol, double rtol, stitch_error **err);
 STITCH_API int stitch_task_set_precision(stitch_task *t, int precision, stitch_error **err);
-/** Text for the planner and the coder: what it computes, and its PyTorch (or other) source. NULL leaves one unchanged. */
+/** Text for the planner and the coder: what it computes, and its PyTorch (or other) source. NULL leaves one unchanged.
+ */
 STITCH_API int stitch_task_set_text(stitch_task *t, const char *description, const char *source, stitch_error **err);
 STITCH_API void stitch_task_tolerance(const stitch_task *t, double *atol, double *rtol);
 STITCH_API int stitch_task_precision(const stitch_task *t);
@@ -101,16 +105,20 @@ STITCH_API const char *stitch_task_source(const stitch_task *t);      /**< never
 
 /** Exactly one reference. output_dtype: of the reference's outputs of floating type (STITCH_DTYPE_F64 for an oracle);
  *  NONE: as the task declares them. @since 0.1.0 */
-STITCH_API int stitch_task_set_reference_fn(stitch_task *t, stitch_reference_fn fn, void *userdata, int output_dtype, stitch_error **err);
+STITCH_API int stitch_task_set_reference_fn(stitch_task *t, stitch_reference_fn fn, void *userdata, int output_dtype,
+                                            stitch_error **err);
 /** The task takes the program over on success. */
-STITCH_API int stitch_task_set_reference_program(stitch_task *t, stitch_program *p, int output_dtype, stitch_error **err);
+STITCH_API int stitch_task_set_reference_program(stitch_task *t, stitch_program *p, int output_dtype,
+                                                 stitch_error **err);
 /** Recorded inputs, outputs (and weights where given) from a safetensors file. */
 STITCH_API int stitch_task_set_reference_tensors(stitch_task *t, const char *path, stitch_error **err);
 
-/** What speed-ups are measured against, in order; the first is the main one. `precision` (stitch_precision) is what it computes with. Without a baseline the
- *  reference is used. @since 0.1.0 */
-STITCH_API int stitch_task_add_baseline_fn(stitch_task *t, const char *name, int precision, stitch_reference_fn fn, void *userdata, stitch_error **err);
-STITCH_API int stitch_task_add_baseline_program(stitch_task *t, const char *name, int precision, stitch_program *p, stitch_error **err);
+/** What speed-ups are measured against, in order; the first is the main one. `precision` (stitch_precision) is what it
+ * computes with. Without a baseline the reference is used. @since 0.1.0 */
+STITCH_API int stitch_task_add_baseline_fn(stitch_task *t, const char *name, int precision, stitch_reference_fn fn,
+                                           void *userdata, stitch_error **err);
+STITCH_API int stitch_task_add_baseline_program(stitch_task *t, const char *name, int precision, stitch_program *p,
+                                                stitch_error **err);
 STITCH_API size_t stitch_task_baseline_count(const stitch_task *t);
 STITCH_API int stitch_task_baseline(const stitch_task *t, size_t index, const char **name, int *precision);
 

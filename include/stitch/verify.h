@@ -17,8 +17,9 @@ typedef struct stitch_report stitch_report;
 /** Stages in order. X(NAME, text). @since 0.1.0 */
 #define STITCH_STAGE_LIST(X)                                                                                           \
     X(FORMAT, "format")                                                                                                \
-    X(VALIDATE, "validate") X(COMPILE, "compile") X(SIMULATE, "simulate") X(LOAD, "load") X(PREPARE, "prepare")        \
-        X(CORRECT, "correct") X(EXPLOIT, "exploit") X(TIME, "time") X(PROFILE, "profile")
+    X(VALIDATE, "validate")                                                                                            \
+    X(COMPILE, "compile") X(SIMULATE, "simulate") X(LOAD, "load") X(PREPARE, "prepare") X(CORRECT, "correct")          \
+        X(EXPLOIT, "exploit") X(TIME, "time") X(PROFILE, "profile")
 
 typedef enum stitch_stage {
     STITCH_STAGE_NONE = 0,
@@ -43,7 +44,7 @@ typedef void (*stitch_stage_fn)(int stage, int status, int64_t done, int64_t tot
 
 typedef struct stitch_verify_options {
     size_t struct_size;
-    int32_t trials;     /**< correctness trials with fresh inputs; 0: 5 */
+    int32_t trials;     /**< correctness trials with fresh inputs; 0: 5, 2 on a simulated device */
     int32_t warmup;     /**< runs before timing; 0: 10 */
     int32_t iterations; /**< timed runs of candidate and baseline each; 0: 100 */
     int32_t last_stage; /**< stop after this stage; 0: all */
@@ -70,10 +71,13 @@ typedef struct stitch_verify_options {
 STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t struct_size);
 
 /**
- * Verifies a program, in the calling thread; other threads only compile ahead. On a simulated device the task's reduced dims are used where it
- * has them, and are left again. Without any device, stages up to compile can be asked for (last_stage). STITCH_OK means that there is a report, whatever it says of the program; other statuses mean that
+ * Verifies a program, in the calling thread; other threads only compile ahead. On a simulated device the task's reduced
+ * dims are used where it has them, and are left again. Without any device, the stages up to compile can be asked for
+ * (last_stage). STITCH_OK means that there is a report, whatever it says of the program; other statuses mean that
  * verification itself could not be done (no device, cancelled, the reference fails, ...). After a report whose failed
- * stage has status STITCH_E_FAULT the CUDA context of the process is lost (docs/architecture.md says what to do).
+ * stage has status STITCH_E_FAULT the CUDA context of the process is lost (docs/architecture.md says what to do). A
+ * program that still runs when the deadline passes has failed with STITCH_E_TIMEOUT; if it has not ended two seconds
+ * later, the memory that it may still use is given up, for whatever waits for the device would wait for ever.
  * @since 0.1.0
  */
 STITCH_API int stitch_verify_program(stitch_context *ctx, stitch_task *task, stitch_program *program,

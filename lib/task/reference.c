@@ -27,7 +27,8 @@ static int open_program(stitch__oracle *o, const stitch_op *ops, size_t op_count
     options.ops = ops;
     options.op_count = op_count;
     options.max_plans = 1;
-    /* The reference need not be fast, but should be the same every time; baselines get the same tuning as the candidate. */
+    /* The reference need not be fast, but should be the same every time; baselines get the same tuning as the
+     * candidate. */
     options.no_tuning = o->what->name == NULL;
     if (!rc)
         rc = stitch_executor_new(o->task->ctx, o->what->program, &options, &o->executor, err);

@@ -35,7 +35,8 @@ static int verify_fault(const char *body)
         return 3;
     }
     stitch_report_summary_get(r, &s);
-    printf("# %s", stitch_report_text(r));
+    for (const char *line = stitch_report_text(r); *line; line += strcspn(line, "\n") + 1)
+        printf("# %.*s\n", (int)strcspn(line, "\n"), line);
     if (s.failed_stage != want)
         return 4;
     if (!device.simulated && s.status != STITCH_E_FAULT)
