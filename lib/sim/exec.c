@@ -331,12 +331,15 @@ static void lanes_gone(stitch__exec *x)
         while (w->top)
             frame_pop(x);
         w->state = STITCH__WARP_DONE;
+        w->copy_count = 0;
     }
 }
 
 void stitch__lanes_exit(stitch__exec *x, uint32_t mask)
 {
     x->warp->alive &= ~mask;
+    if (!x->warp->alive && x->block->bulk_count)
+        stitch__flights_exit(x);
     x->frame->mask &= ~mask;
     lanes_gone(x);
     stitch__barrier_exit(x);

@@ -10,13 +10,13 @@
 /* X(name): instruction functions. The decoder stores them in instr.u.fn. */
 #define STITCH__EXEC_LIST(X)                                                                                           \
     X(load)                                                                                                            \
-    X(store) X(atom) X(clock) X(localaddr) X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap)  \
-        X(nop) X(nanosleep) X(predsel) X(sync_note) X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect)           \
-            X(barwarp) X(bar) X(fence) X(cluster_arrive) X(cluster_wait) X(mapa) X(getctarank) X(cpasync)              \
-                X(cpasync_commit) X(cpasync_wait) X(cpasync_mbar) X(mbar_init) X(mbar_inval) X(mbar_arrive)            \
-                    X(mbar_expect) X(mbar_test) X(mbar_pending) X(bulk) X(bulk_tensor) X(bulk_commit) X(bulk_wait)     \
-                        X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) X(wmma_mma) X(wgmma)    \
-                            X(wgmma_sync)
+    X(store)                                                                                                           \
+    X(atom) X(clock) X(localaddr) X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop)    \
+        X(nanosleep) X(predsel) X(sync_note) X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp)       \
+            X(bar) X(fence) X(cluster_arrive) X(cluster_wait) X(mapa) X(getctarank) X(cpasync) X(cpasync_commit)       \
+                X(cpasync_wait) X(cpasync_mbar) X(mbar_init) X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) \
+                    X(bulk) X(bulk_commit) X(bulk_wait) X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load)       \
+                        X(wmma_store) X(wmma_mma) X(wgmma) X(wgmma_sync)
 #define STITCH__EXEC_DECLARE(name)                                                                                     \
     int stitch__exec_##name(struct stitch__exec *x, const stitch__instr *in, uint32_t mask);
 STITCH__EXEC_LIST(STITCH__EXEC_DECLARE)
@@ -50,14 +50,32 @@ typedef struct stitch__frame {
     uint32_t polls, hold; /* of the running split, while others wait: polls of memory; blocks it may run out of turn */
 } stitch__frame;
 
-typedef struct stitch__copy { /* an asynchronous copy that was issued and not yet applied */
-    uint64_t dst, src;
-    uint32_t bytes, fill; /* fill: zeros behind the copied bytes */
-    uint32_t group;       /* commit group number; UINT32_MAX: not committed yet */
-    uint8_t lane;
-    uint32_t pc;
+typedef struct stitch__copy { /* a warp's cp.async that is not applied yet */
+    uint64_t src[32];
+    uint32_t dst[32], bytes[32]; /* bytes: copied; zeros up to size */
+    uint32_t group[32];          /* commit group; UINT32_MAX: not committed yet */
+    uint32_t mask, size, seq;
+    const stitch__instr *in;
     const stitch__sim_function *f;
 } stitch__copy;
+
+/* A bulk or tensor copy that is not applied yet, or an arrival that waits for cp.async. */
+typedef struct stitch__flight {
+    uint8_t kind; /* STITCH__FLIGHT_* */
+    uint8_t rank, redop, rednum;
+    uint32_t bytes, warp, lane, seq, group;
+    uint32_t shared;   /* offset in this block's shared memory */
+    uint64_t global;   /* plain copies: address; tensor copies: of the map */
+    uint64_t mbarrier; /* shared address with rank, UINT64_MAX: none */
+    int32_t coord[5];
+    struct stitch__block *from; /* shared to shared: the source */
+    uint32_t from_offset;
+    bool noinc;
+    const stitch__instr *in;
+    const stitch__sim_function *f;
+} stitch__flight;
+
+enum { STITCH__FLIGHT_LOAD, STITCH__FLIGHT_STORE, STITCH__FLIGHT_SHARED, STITCH__FLIGHT_ARRIVE };
 
 struct stitch__block;
 typedef struct stitch__warp {
@@ -76,7 +94,9 @@ typedef struct stitch__warp {
     uint32_t local_size;
     stitch__copy *copies;
     size_t copy_count, copy_cap;
-    uint32_t commits;     /* groups committed so far */
+    uint32_t commits[32]; /* groups of cp.async committed by each lane so far */
+    uint32_t bulk_commits[32];
+    uint32_t copy_seq;
     stitch__frame *spare; /* the kernel's frame of the block before, to be used again */
     uint32_t stuck;       /* times that all lanes were found waiting, since one went on */
     bool force;           /* let the next warp instruction go on without the lanes that it misses */
@@ -113,10 +133,10 @@ typedef struct stitch__race_log {
     uint32_t tag; /* shifted into place */
 } stitch__race_log;
 
-#define STITCH__LINE       16u
-#define STITCH__TAG_SHIFT  21
-#define STITCH__TAG_EACH   18
-#define STITCH__TAG_PC     ((1u << STITCH__TAG_EACH) - 1)
+#define STITCH__LINE      16u
+#define STITCH__TAG_SHIFT 21
+#define STITCH__TAG_EACH  18
+#define STITCH__TAG_PC    ((1u << STITCH__TAG_EACH) - 1)
 static inline bool stitch__race_now(const stitch__race_log *log, uint32_t tag)
 {
     return (tag ^ log->tag) >> STITCH__TAG_SHIFT == 0;
@@ -145,7 +165,7 @@ typedef struct stitch__block {
     bool done, killed;
     uint64_t executed;
     uint64_t async_bytes;
-    void *bulk; /* bulk copies in flight, see exec_async.c */
+    stitch__flight *bulk; /* bulk copies in flight, see exec_bulk.c */
     size_t bulk_count, bulk_cap;
 } stitch__block;
 
@@ -249,6 +269,20 @@ void stitch__time_acquire(stitch__exec *x, bool others);
 #define STITCH__KEY_MULTIBLOCK  (UINT64_C(1) << 38)
 #define STITCH__KEY_ATOMIC      (UINT64_C(1) << 39)
 
+/* exec_async.c */
+bool stitch__copies_apply(stitch__exec *x, stitch__warp *w, uint32_t mask, uint32_t keep, uint32_t before_seq,
+                          bool all);
+bool stitch__copies_cover(const stitch__block *b, uint32_t offset, uint32_t size); /* a copy to there is in flight */
+
+uint64_t stitch__atom_value(const stitch__instr *in, uint64_t old, uint64_t b, uint64_t c,
+                            bool shared); /* exec_warp.c */
+
+/* exec_bulk.c */
+void stitch__flights_land(stitch__exec *x, uint64_t mbarrier);
+void stitch__flights_exit(stitch__exec *x); /* the warp ends */
+void stitch__mbar_complete(stitch__exec *x, const stitch__instr *in, uint64_t address, uint32_t lane, int32_t arrivals,
+                           int32_t tx);
+
 /* report.c */
 STITCH__PRINTF(8, 9)
 void stitch__report(stitch__exec *x, stitch__sim_fault kind, const stitch__instr *in, uint32_t lane,
@@ -329,10 +363,15 @@ struct stitch__call {
     stitch__sim_callee_param piece[];
 };
 
+bool stitch__mma_supported(const stitch__mma *mma); /* decode_matrix.c */
+
 typedef struct stitch__bulk {
     uint8_t rank; /* tensor copies: 1..5; 0: plain */
-    bool to_shared, from_shared, reduce, prefetch, multicast, im2col, bulk_group, cta_dst;
+    uint8_t kind; /* STITCH__FLIGHT_LOAD, _STORE, _SHARED */
+    bool multicast, reduce;
     uint8_t redop, rednum;
 } stitch__bulk;
+
+enum { STITCH__MBAR_ARRIVE, STITCH__MBAR_EXPECT_ARRIVE, STITCH__MBAR_DROP, STITCH__MBAR_EXPECT, STITCH__MBAR_COMPLETE };
 
 #endif

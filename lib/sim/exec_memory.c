@@ -152,7 +152,11 @@ static void report_uninit(stitch__exec *x, const stitch__instr *in, uint32_t lan
         stitch__report_bounds(x, in, lane, STITCH__SIM_GLOBAL, address, size, false, w->alloc,
                               STITCH__SIM_UNINITIALISED);
     else
-        stitch__report_bounds(x, in, lane, w->space, w->offset, size, false, NULL, STITCH__SIM_UNINITIALISED);
+        stitch__report_bounds(x, in, lane, w->space, w->offset, size, false, NULL,
+                              w->space == STITCH__SIM_SHARED &&
+                                      stitch__copies_cover(w->owner, (uint32_t)w->offset, size)
+                                  ? STITCH__SIM_ASYNC_NOT_WAITED
+                                  : STITCH__SIM_UNINITIALISED);
 }
 
 /* Reads `size` bytes; those that `used` (0: all) does not name may be anything and lie anywhere. */

@@ -247,20 +247,23 @@ static inline unsigned log2_of(uint32_t each)
     return (unsigned)__builtin_ctz(each);
 }
 
-/* Consecutive lanes from `first_lane` on read the bytes [from, to) of shared memory, `each` granules a lane. False: there
- * may be a conflict. */
-static inline bool shared_read_run(stitch__exec *x, uint32_t from, uint32_t to, uint32_t each, uint32_t first_lane, uint32_t pc)
+/* Consecutive lanes from `first_lane` on read the bytes [from, to) of shared memory, `each` granules a lane. False:
+ * there may be a conflict. */
+static inline bool shared_read_run(stitch__exec *x, uint32_t from, uint32_t to, uint32_t each, uint32_t first_lane,
+                                   uint32_t pc)
 {
     stitch__race *race = &x->block->race;
     uint32_t at = from >> x->shared_shift, n = (to >> x->shared_shift) - at;
     unsigned shift = log2_of(each);
-    uint64_t full = x->block->full, key = x->prefix | x->warp->clock | (uint64_t)first_lane << STITCH__KEY_LANE_SHIFT, bad = 0;
+    uint64_t full = x->block->full, key = x->prefix | x->warp->clock | (uint64_t)first_lane << STITCH__KEY_LANE_SHIFT,
+             bad = 0;
     if (lines_any(race->wrote, from, to)) {
         const uint64_t *w = race->w + at;
         VECTOR_LOOP for (uint32_t i = 0; i < n; i++)
         {
             uint64_t mine = key + ((uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT);
-            bad |= (uint64_t)((int64_t)(w[i] & STITCH__KEY_CLOCK) >= (int64_t)full) & (uint64_t)((w[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
+            bad |= (uint64_t)((int64_t)(w[i] & STITCH__KEY_CLOCK) >= (int64_t)full) &
+                   (uint64_t)((w[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
         }
         if (bad)
             return false;
@@ -288,7 +291,8 @@ static inline bool shared_read_run(stitch__exec *x, uint32_t from, uint32_t to, 
     return true;
 }
 
-static inline bool shared_write_run(stitch__exec *x, uint32_t from, uint32_t to, uint32_t each, uint32_t first_lane, uint32_t pc)
+static inline bool shared_write_run(stitch__exec *x, uint32_t from, uint32_t to, uint32_t each, uint32_t first_lane,
+                                    uint32_t pc)
 {
     stitch__race *race = &x->block->race;
     uint32_t at = from >> x->shared_shift, n = (to >> x->shared_shift) - at;
@@ -301,8 +305,10 @@ static inline bool shared_write_run(stitch__exec *x, uint32_t from, uint32_t to,
         VECTOR_LOOP for (uint32_t i = 0; i < n; i++)
         {
             uint64_t mine = key + ((uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT);
-            bad |= (uint64_t)((int64_t)(w[i] & STITCH__KEY_CLOCK) >= (int64_t)full) & (uint64_t)((w[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
-            bad |= (uint64_t)((int64_t)(r[i] & STITCH__KEY_CLOCK) >= (int64_t)full) & (uint64_t)((r[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
+            bad |= (uint64_t)((int64_t)(w[i] & STITCH__KEY_CLOCK) >= (int64_t)full) &
+                   (uint64_t)((w[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
+            bad |= (uint64_t)((int64_t)(r[i] & STITCH__KEY_CLOCK) >= (int64_t)full) &
+                   (uint64_t)((r[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
         }
         if (bad)
             return false;
@@ -317,7 +323,8 @@ static inline bool shared_write_run(stitch__exec *x, uint32_t from, uint32_t to,
 }
 
 /* One read of an element by one lane, or by several (`flags` MULTILANE). */
-static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size, uint64_t lane, uint64_t flags, uint32_t pc)
+static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size, uint64_t lane, uint64_t flags,
+                                   uint32_t pc)
 {
     stitch__block *b = x->block;
     uint64_t mine = x->prefix | x->warp->clock | lane << STITCH__KEY_LANE_SHIFT, full = b->full;
@@ -346,7 +353,8 @@ static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size
 }
 
 /* Global memory: whole lines of 16 granules by consecutive lanes. False: the lines do not hold one simple record. */
-static inline bool global_read_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t lanes, uint32_t first_lane, uint32_t each, uint32_t pc)
+static inline bool global_read_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t lanes,
+                                   uint32_t first_lane, uint32_t each, uint32_t pc)
 {
     unsigned shift = log2_of(each);
     uint32_t tag = log->tag | shift << STITCH__TAG_EACH | (pc & STITCH__TAG_PC);
@@ -354,7 +362,8 @@ static inline bool global_read_run(stitch__exec *x, stitch__race_log *log, uint6
         return false;
     for (uint32_t k = 0; k < lanes * each / STITCH__LINE; k++) {
         stitch__race_entry *l = &log->line[at / STITCH__LINE + k];
-        uint64_t mine = x->prefix | x->warp->clock | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT;
+        uint64_t mine =
+            x->prefix | x->warp->clock | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT;
         bool w_now = stitch__race_now(log, l->wtag), r_now = stitch__race_now(log, l->rtag);
         uint64_t r = r_now ? l->r : 0;
         if (w_now && ((l->w ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->wtag ^ tag) >> STITCH__TAG_EACH))
@@ -376,7 +385,8 @@ static inline bool global_read_run(stitch__exec *x, stitch__race_log *log, uint6
     return true;
 }
 
-static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t lanes, uint32_t first_lane, uint32_t each, uint32_t pc)
+static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t lanes,
+                                    uint32_t first_lane, uint32_t each, uint32_t pc)
 {
     unsigned shift = log2_of(each);
     uint32_t tag = log->tag | shift << STITCH__TAG_EACH | (pc & STITCH__TAG_PC);
@@ -384,7 +394,8 @@ static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint
         return false;
     for (uint32_t k = 0; k < lanes * each / STITCH__LINE; k++) {
         stitch__race_entry *l = &log->line[at / STITCH__LINE + k];
-        uint64_t mine = x->prefix | x->warp->clock | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT;
+        uint64_t mine =
+            x->prefix | x->warp->clock | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT;
         bool w_now = stitch__race_now(log, l->wtag), r_now = stitch__race_now(log, l->rtag);
         if ((w_now && ((l->w ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->wtag ^ tag) >> STITCH__TAG_EACH)) ||
             (r_now && l->r && ((l->r ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->rtag ^ tag) >> STITCH__TAG_EACH)))
@@ -404,7 +415,8 @@ static inline stitch__race_entry *global_word(stitch__race_log *log, uint64_t g)
 }
 
 /* Each lane its own granules. */
-static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each, uint32_t pc)
+static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each,
+                                    uint32_t pc)
 {
     uint64_t key = x->prefix | x->warp->clock, full = x->block->full;
     uint32_t tag = log->tag | (pc & STITCH__TAG_PC), last = ~0u;
@@ -426,10 +438,11 @@ static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, cons
                 continue;
             mine |= several;
             if (r && (r ^ mine) >> STITCH__KEY_LANE_SHIFT) {
-                mine |= (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT       ? STITCH__KEY_MULTIBLOCK
-                        : (r & STITCH__KEY_CLOCK) < full            ? 0
-                        : (r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31 ? STITCH__KEY_MULTIWARP
-                                                                    : STITCH__KEY_MULTILANE | (r & STITCH__KEY_MULTIWARP);
+                mine |= (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT ? STITCH__KEY_MULTIBLOCK
+                        : (r & STITCH__KEY_CLOCK) < full      ? 0
+                        : (r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31
+                            ? STITCH__KEY_MULTIWARP
+                            : STITCH__KEY_MULTILANE | (r & STITCH__KEY_MULTIWARP);
                 mine |= r & STITCH__KEY_MULTIBLOCK;
             }
             e->r = mine;
@@ -439,7 +452,8 @@ static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, cons
     return true;
 }
 
-static inline bool global_write_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each, uint32_t pc)
+static inline bool global_write_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each,
+                                     uint32_t pc)
 {
     uint64_t key = x->prefix | x->warp->clock, full = x->block->full;
     uint32_t tag = log->tag | (pc & STITCH__TAG_PC);
@@ -452,7 +466,8 @@ static inline bool global_write_each(stitch__exec *x, stitch__race_log *log, con
                 ((w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (w & STITCH__KEY_CLOCK) >= full))
                 return false;
             if (r && (r ^ mine) >> STITCH__KEY_LANE_SHIFT &&
-                ((r ^ mine) >> STITCH__KEY_BLOCK_SHIFT || r & STITCH__KEY_MULTIBLOCK || (r & STITCH__KEY_CLOCK) >= full))
+                ((r ^ mine) >> STITCH__KEY_BLOCK_SHIFT || r & STITCH__KEY_MULTIBLOCK ||
+                 (r & STITCH__KEY_CLOCK) >= full))
                 return false;
             e->w = mine;
             e->wtag = tag;
@@ -635,7 +650,8 @@ static bool fast_shared_load(stitch__exec *x, const stitch__instr *in)
     }
     bool rows = halves(a, step), two = !rows && two_values(a);
     uint32_t run = rows ? 16 * step : step;
-    if (x->check_init && !(rows || two ? bits_set(b->shared_init, a[0], run) && bits_set(b->shared_init, a[16], run) : shared_written(x, a, step)))
+    if (x->check_init && !(rows || two ? bits_set(b->shared_init, a[0], run) && bits_set(b->shared_init, a[16], run)
+                                       : shared_written(x, a, step)))
         return false;
     if (x->check_shared && !shared_read_each(x, a, step, rows, pc))
         return false;
@@ -739,7 +755,8 @@ static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
     }
     if (pattern == PATTERN_LINEAR) {
         if ((init && !bits_set(init, offset[0], 32 * step)) ||
-            (log && !global_read_run(x, log, offset[0] >> x->global_shift, 32, 0, each, pc) && !global_read_each(x, log, offset, each, pc)))
+            (log && !global_read_run(x, log, offset[0] >> x->global_shift, 32, 0, each, pc) &&
+             !global_read_each(x, log, offset, each, pc)))
             return false;
         if (x->counting)
             count_run(&x->fc->mem[pc], a[0], step, false);
@@ -753,8 +770,9 @@ static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
         if ((have & need) != need)
             return false;
     }
-    if (log && !(halves(offset, step) && global_read_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
-                 global_read_run(x, log, offset[16] >> x->global_shift, 16, 16, each, pc)) &&
+    if (log &&
+        !(halves(offset, step) && global_read_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
+          global_read_run(x, log, offset[16] >> x->global_shift, 16, 16, each, pc)) &&
         !global_read_each(x, log, offset, each, pc))
         return false;
     if (x->counting)
@@ -784,7 +802,8 @@ static bool fast_global_store(stitch__exec *x, const stitch__instr *in)
             return false;
     }
     if (pattern == PATTERN_LINEAR) {
-        if (log && !global_write_run(x, log, offset[0] >> x->global_shift, 32, 0, each, pc) && !global_write_each(x, log, offset, each, pc))
+        if (log && !global_write_run(x, log, offset[0] >> x->global_shift, 32, 0, each, pc) &&
+            !global_write_each(x, log, offset, each, pc))
             return false;
         if (al->init)
             set_bits_shared(al->init, offset[0], 32 * step);
@@ -793,8 +812,9 @@ static bool fast_global_store(stitch__exec *x, const stitch__instr *in)
         collect(x, in, al->host + offset[0]);
         return true;
     }
-    if (log && !(halves(offset, step) && global_write_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
-                 global_write_run(x, log, offset[16] >> x->global_shift, 16, 16, each, pc)) &&
+    if (log &&
+        !(halves(offset, step) && global_write_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
+          global_write_run(x, log, offset[16] >> x->global_shift, 16, 16, each, pc)) &&
         !global_write_each(x, log, offset, each, pc))
         return false;
     if (al->init)

@@ -191,7 +191,7 @@ static uint64_t atom_float(const stitch__instr *in, uint64_t old, uint64_t b, bo
     return stitch__arith_eval(&f, old, b, 0);
 }
 
-static uint64_t atom_value(const stitch__instr *in, uint64_t old, uint64_t b, uint64_t c, bool shared)
+uint64_t stitch__atom_value(const stitch__instr *in, uint64_t old, uint64_t b, uint64_t c, bool shared)
 {
     bool is_float = in->sub2 == STITCH__F32 || in->sub2 == STITCH__F64 || in->sub2 == STITCH__F16 ||
                     in->sub2 == STITCH__BF16 || in->sub2 == STITCH__F16X2 || in->sub2 == STITCH__BF16X2;
@@ -259,7 +259,7 @@ int stitch__exec_atom(stitch__exec *x, const stitch__instr *in, uint32_t mask)
             uint64_t old = 0, b = operand_lane(x, k ? in->more[k - 1] : in->o[2], lane, in->size);
             uint64_t c = in->sub == STITCH__ATOM_CAS ? operand_lane(x, in->o[3], lane, in->size) : 0;
             memcpy(&old, w.host + k * in->size, in->size);
-            uint64_t v = atom_value(in, old, b, c, w.space == STITCH__SIM_SHARED);
+            uint64_t v = stitch__atom_value(in, old, b, c, w.space == STITCH__SIM_SHARED);
             memcpy(w.host + k * in->size, &v, in->size);
             if (k == 0 && in->o[0]) {
                 if (in->size == 8)

@@ -138,8 +138,10 @@ static bool block_begin(stitch__exec *x, stitch__block *b, uint64_t linear, stit
         w->state = STITCH__WARP_RUN;
         w->clock = b->full;
         w->polled = w->cluster_arrived = w->force = false;
-        w->stuck = w->commits = 0;
+        w->stuck = 0;
         w->copy_count = 0;
+        memset(w->commits, 0, sizeof(w->commits));
+        memset(w->bulk_commits, 0, sizeof(w->bulk_commits));
         w->waits_at = NULL;
         while (w->top) { /* left over from a block that was stopped */
             stitch__frame *f = w->top;

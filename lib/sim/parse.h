@@ -240,6 +240,7 @@ const ptx_operand *ptx_arg(ptx_parser *p, uint32_t index);  /* &operands[index],
 bool ptx_address(ptx_parser *p, const ptx_operand *o, stitch__instr *in, uint32_t at, stitch__sim_space space);
 stitch__sim_space ptx_space(ptx_parser *p); /* takes .global, .shared, .shared::cta ... */
 bool ptx_refused(const ptx_parser *p);
+uint32_t ptx_address64(ptx_parser *p, const ptx_operand *o, stitch__sim_space space); /* decode_async.c: in one 64-bit register */
 uint32_t *ptx_more(ptx_parser *p, stitch__instr *in, uint32_t count);
 void ptx_note_access(ptx_parser *p, stitch__sim_space space, uint32_t size, bool talks);
 

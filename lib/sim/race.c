@@ -39,7 +39,8 @@ stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
     if (__atomic_load_n(&a->race_launch, __ATOMIC_ACQUIRE) == j->number)
         return a->race;
     pthread_mutex_lock(&j->lock);
-    if (a->race_launch != j->number && stitch__grow(j->ctx, &j->touched, &j->touched_cap, j->touched_count + 1, sizeof(*j->touched)) == STITCH_OK) {
+    if (a->race_launch != j->number &&
+        stitch__grow(j->ctx, &j->touched, &j->touched_cap, j->touched_count + 1, sizeof(*j->touched)) == STITCH_OK) {
         size_t n = (size_t)(a->size >> x->global_shift) + 64, lines = n / STITCH__LINE + 1;
         size_t bytes = sizeof(stitch__race_log) + 64 + (n + lines) * sizeof(stitch__race_entry);
         stitch__race_log *log = a->race;
@@ -200,8 +201,8 @@ static uint64_t merge_read(const stitch__exec *x, uint64_t r, uint64_t mine)
     return mine | flags;
 }
 
-void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_alloc *a, uint32_t lane, uint64_t offset, uint32_t size,
-                         bool write, bool atomic, const void *new_value)
+void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_alloc *a, uint32_t lane, uint64_t offset,
+                         uint32_t size, bool write, bool atomic, const void *new_value)
 {
     stitch__race_log *log = a->readonly ? NULL : stitch__race_of(x, a);
     if (!log)
@@ -218,11 +219,11 @@ void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_a
         uint64_t w = stitch__race_now(log, e->wtag) ? e->w : 0, r = stitch__race_now(log, e->rtag) ? e->r : 0;
         bool both = atomic && w & STITCH__KEY_ATOMIC;
         if (w && !both && !(write && same) && !ordered_global(x, w, lane, false))
-            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size, a, w,
-                                e->wtag & STITCH__TAG_PC, true);
+            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size,
+                                a, w, e->wtag & STITCH__TAG_PC, true);
         else if (write && r && !same && !(atomic && r & STITCH__KEY_ATOMIC) && !ordered_global(x, r, lane, true))
-            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size, a, r,
-                                e->rtag & STITCH__TAG_PC, false);
+            stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size,
+                                a, r, e->rtag & STITCH__TAG_PC, false);
         if (write) {
             e->w = mine;
             e->wtag = tag;

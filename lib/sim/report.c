@@ -292,7 +292,8 @@ static void put_buffer(stitch__buf *out, const stitch__sim_report *r)
 
 void stitch__sim_report_text(stitch__buf *out, const stitch__sim_report *r, const char *kernel)
 {
-    bool memory = r->kind <= STITCH__SIM_GLOBAL_RACE && r->kind != STITCH__SIM_NONE;
+    bool memory = (r->kind <= STITCH__SIM_GLOBAL_RACE && r->kind != STITCH__SIM_NONE) ||
+                  (r->kind == STITCH__SIM_ASYNC_NOT_WAITED && r->buffer[0]);
     stitch__buf_printf(out, "%s in kernel %s", stitch__sim_fault_text(r->kind), kernel ? kernel : "?");
     if (r->first.place) {
         stitch__buf_puts(out, " at ");
