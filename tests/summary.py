@@ -49,7 +49,9 @@ def count(program, output, bad, totals):
 
 
 def tail(output):
-    print("\n".join("    " + line for line in output.splitlines()[-60:]))
+    """The end of a failed program's output; what it quotes (a report in JSON) may have lines of any length."""
+    for line in output.splitlines()[-60:]:
+        print("    " + (line if len(line) <= 1000 else f"{line[:1000]}... ({len(line) - 1000} more)"))
 
 
 def from_meson(path, status, log):

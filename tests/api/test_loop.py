@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-BUILT, EXAMPLES, SIM = sys.argv[1:4]
+BUILT, EXAMPLES, SIM = (os.path.abspath(path) for path in sys.argv[1:4])  # Meson gives them relative to the build folder
 TASK = os.path.join(EXAMPLES, "tasks", "swiglu_mlp", "task.json")
 REPLIES = os.path.join(EXAMPLES, "replies", "swiglu_mlp.jsonl")
 FOLDER = tempfile.mkdtemp()
