@@ -443,6 +443,55 @@ TEST(modules)
     stitch_context_free(ctx);
 }
 
+/* The simulator through the same table: facts, code, a launch. */
+TEST(simulated_device)
+{
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_context *ctx = NULL;
+    stitch_error *err = NULL;
+    stitch__device *dev;
+    stitch__module m;
+    CUdeviceptr p;
+    float host[32];
+    int n = 7, rc = STITCH_OK;
+    if (!stitch__sim_available())
+        SKIP("the simulator is not built");
+    o.cache_dir = "";
+    o.device = "sim:sm_35";
+    CHECK_OK(stitch_context_new(&ctx, &o, &err));
+    CHECK_ERR(stitch__device_get(ctx, &dev, &err), STITCH_E_NO_DEVICE, "does not simulate sm_35");
+    stitch_context_free(ctx);
+    o.device = "sim:sm_80";
+    CHECK_OK(stitch_context_new(&ctx, &o, &err));
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+    CHECK_STR(dev->info.arch, "sm_80");
+    CHECK_INT(dev->info.simulated, 1);
+    CHECK(dev->drv->sim_name_allocation != NULL);
+    stitch_image *image = ptx_image(
+        ctx,
+        ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x, .param .u32 n)\n{\n"
+        ".reg .b32 %r<3>; .reg .b64 %rd<5>; .reg .f32 %f<2>;\nld.param.u64 %rd1, [x]; ld.param.u32 %r1, [n];\n"
+        "cvta.to.global.u64 %rd2, %rd1; mov.u32 %r2, %tid.x; mul.wide.u32 %rd3, %r2, 4;\n"
+        "add.s64 %rd4, %rd2, %rd3; cvt.rn.f32.s32 %f1, %r1; st.global.f32 [%rd4], %f1; ret;\n}\n",
+        "{\"name\": \"k\", \"symbol\": \"k\"}");
+    CHECK_OK(stitch__module_load(dev, image, &m, &err));
+    CHECK_OK(stitch__device_enter(dev, &err));
+    CHECK_OK(stitch__mem_alloc(dev, sizeof(host), "x", &p, &err));
+    void *args[] = {&p, &n};
+    STITCH__CU(dev->drv->LaunchKernel(m.kernels[0], 1, 1, 1, 32, 1, 1, 100 << 10, NULL, args, NULL)); /* opted in */
+    CHECK_OK(stitch__stream_wait(dev, NULL, NULL, "k", &err));
+    STITCH__CU(dev->drv->MemcpyDtoH(host, p, sizeof(host)));
+    CHECK(host[0] == 7 && host[31] == 7);
+    STITCH__CU(dev->drv->MemFree(p));
+out:
+    if (rc)
+        FAIL("%s", stitch_error_message(err));
+    stitch__device_leave(dev);
+    stitch__module_unload(&m);
+    stitch_image_free(image);
+    stitch_context_free(ctx);
+}
+
 /* ---- searching ---- */
 
 static stitch_context *with_path(const char *cuda_path)
@@ -574,5 +623,5 @@ TEST(architecture_names)
 
 TEST_MAIN(RUN(device_facts), RUN(driver_symbols_that_are_missing), RUN(no_device), RUN(current_context_is_left_alone),
           RUN(results_become_statuses), RUN(waiting_for_a_stream), RUN(device_memory), RUN(modules),
-          RUN(overrides_are_final), RUN(every_place_is_listed), RUN(headers_go_with_the_library),
+          RUN(simulated_device), RUN(overrides_are_final), RUN(every_place_is_listed), RUN(headers_go_with_the_library),
           RUN(architecture_names))
