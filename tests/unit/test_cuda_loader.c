@@ -453,7 +453,7 @@ TEST(simulated_device)
     stitch__module m;
     CUdeviceptr p;
     float host[32];
-    int n = 7, rc = STITCH_OK;
+    int n = 7;
     if (!stitch__sim_available())
         SKIP("the simulator is not built");
     o.cache_dir = "";
@@ -478,14 +478,12 @@ TEST(simulated_device)
     CHECK_OK(stitch__device_enter(dev, &err));
     CHECK_OK(stitch__mem_alloc(dev, sizeof(host), "x", &p, &err));
     void *args[] = {&p, &n};
-    STITCH__CU(dev->drv->LaunchKernel(m.kernels[0], 1, 1, 1, 32, 1, 1, 100 << 10, NULL, args, NULL)); /* opted in */
+    CHECK_INT(dev->drv->LaunchKernel(m.kernels[0], 1, 1, 1, 32, 1, 1, 100 << 10, NULL, args, NULL),
+              CUDA_SUCCESS); /* opted in */
     CHECK_OK(stitch__stream_wait(dev, NULL, NULL, "k", &err));
-    STITCH__CU(dev->drv->MemcpyDtoH(host, p, sizeof(host)));
+    CHECK_INT(dev->drv->MemcpyDtoH(host, p, sizeof(host)), CUDA_SUCCESS);
     CHECK(host[0] == 7 && host[31] == 7);
-    STITCH__CU(dev->drv->MemFree(p));
-out:
-    if (rc)
-        FAIL("%s", stitch_error_message(err));
+    stitch__mem_free(dev, p);
     stitch__device_leave(dev);
     stitch__module_unload(&m);
     stitch_image_free(image);
