@@ -27,6 +27,12 @@ __attribute__((unused)) static void need_device(void)
     if (rc == STITCH_E_NO_DEVICE || rc == STITCH_E_NO_LIBRARY)
         SKIP(stitch_error_message(err));
     CHECK_OK(rc);
+    /* The library's own kernels are compiled like everything else. */
+    const stitch__nvrtc *nvrtc;
+    rc = stitch__nvrtc_get(ctx, &nvrtc, &err);
+    if (rc == STITCH_E_NO_LIBRARY)
+        SKIP(stitch_error_message(err));
+    CHECK_OK(rc);
 }
 
 __attribute__((unused)) static void need_real_device(void)

@@ -15,6 +15,12 @@
 static stitch_context *ctx;
 static stitch_error *err;
 
+__attribute__((destructor)) static void release(void)
+{
+    stitch_error_free(err);
+    stitch_context_free(ctx);
+}
+
 enum { N = 200000 };
 
 static void make(int dtype, stitch_dist dist, uint64_t seed, uint32_t tensor, void *out)

@@ -12,6 +12,12 @@
 static stitch_context *ctx;
 static stitch_error *err;
 
+__attribute__((destructor)) static void release(void)
+{
+    stitch_error_free(err);
+    stitch_context_free(ctx);
+}
+
 static const char good[] =
     "{\"stitch_task\": 1, \"name\": \"t\", \"description\": \"d\", \"source\": \"y = x\", \"dims\": {\"B\": 8, \"C\": "
     "64},"

@@ -11,6 +11,12 @@
 
 static stitch_context *ctx;
 static stitch_error *err;
+
+__attribute__((destructor)) static void release(void)
+{
+    stitch_error_free(err);
+    stitch_context_free(ctx);
+}
 static char path[64];
 
 static void need_context(void)

@@ -9,6 +9,12 @@
 static stitch_context *ctx;
 static stitch_error *err;
 
+__attribute__((destructor)) static void release(void)
+{
+    stitch_error_free(err);
+    stitch_context_free(ctx);
+}
+
 static stitch_report *make(void)
 {
     stitch_report *r = NULL;

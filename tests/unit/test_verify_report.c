@@ -11,6 +11,12 @@
 static stitch_context *ctx;
 static stitch_error *err;
 
+__attribute__((destructor)) static void release(void)
+{
+    stitch_error_free(err);
+    stitch_context_free(ctx);
+}
+
 /* A report of a 4 x 8 output "y" with one strict trial. */
 static stitch_report *make(void)
 {
