@@ -31,8 +31,10 @@ static int from_reply(cli *c, stitch_program **program)
         return no_file(c, c->o.reply);
     int rc = stitch_candidate_from_reply(c->ctx, text, &candidate, &err);
     free(text);
-    if (rc)
-        return cli_fail(c, c->o.reply, rc, err);
+    if (rc) {
+        cli_fail(c, c->o.reply, rc, err);
+        return EXIT_USAGE; /* a file of the caller's, not a model that failed */
+    }
     /* The candidate owns its program: take a copy of our own through its two parts. */
     stitch_program *p = stitch_candidate_program(candidate);
     rc = stitch_program_parse(c->ctx, stitch_program_source(p), stitch_program_json(p), NULL, program, &err);
