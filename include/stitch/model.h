@@ -36,7 +36,7 @@ typedef struct stitch_message {
 /**
  * A piece of the reply as it arrives: of the answer (`reasoning` 0) or of the thinking before it (1). `reasoning` -1
  * with an empty text: the reply broke off and is asked for again; what came so far is void. `request` is the index in
- * stitch_model_complete_many(). The text is UTF-8, ends with a NUL only by chance, and is valid during the call. Called
+ * stitch_model_complete_many(). The text is UTF-8, not NUL-terminated, and valid during the call. Called
  * from the thread that waits; must not use the model. @since 0.1.0
  */
 typedef void (*stitch_token_fn)(size_t request, int reasoning, const char *text, size_t len, void *userdata);

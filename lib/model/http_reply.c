@@ -315,8 +315,8 @@ int stitch__chat_reply(stitch__chat *c, stitch_reply **out, stitch_error **err)
     const char *text = c->text.data ? c->text.data : "", *reasoning = c->reasoning.data ? c->reasoning.data : "";
     size_t thought = c->reasoning.len;
     /* Templates that open the block in the prompt leave only its end in the reply. */
-    const char *close = thought ? NULL : strstr(text, think_close);
-    if (close) {
+    const char *close = thought ? NULL : strstr(text, think_close), *open = close ? strstr(text, think_open) : NULL;
+    if (close && (!open || open > close)) {
         reasoning = text;
         thought = (size_t)(close - text);
         text = close + sizeof(think_close) - 1;

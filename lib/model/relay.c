@@ -154,21 +154,25 @@ static int read_json(stitch__call *call, const stitch_context *ctx, const char *
     json_t *doc = NULL;
     const char *content = NULL, *reasoning = NULL;
     int64_t in = -1, out = -1;
-    stitch__jpath usage_at = {NULL, "usage", 0};
-    int rc = stitch__json_parse(ctx, text, len, MAX_REPLY, path, &doc, &call->error);
+    const stitch__jpath at = {NULL, "usage", 0};
+    stitch_error **err = &call->error;
+    int rc = stitch__json_parse(ctx, text, len, MAX_REPLY, path, &doc, err);
     if (rc)
         return rc;
     const json_t *usage = json_object_get(doc, "usage");
-    if ((rc = stitch__json_string(ctx, doc, NULL, "content", true, &content, &call->error)) == STITCH_OK &&
-        (rc = stitch__json_string(ctx, doc, NULL, "reasoning", false, &reasoning, &call->error)) == STITCH_OK &&
-        usage &&
-        (rc = stitch__json_int(ctx, usage, &usage_at, "prompt_tokens", false, -1, INT64_MAX, &in, &call->error)) ==
-            STITCH_OK)
-        rc = stitch__json_int(ctx, usage, &usage_at, "completion_tokens", false, -1, INT64_MAX, &out, &call->error);
+    rc = stitch__json_string(ctx, doc, NULL, "content", true, &content, err);
+    if (rc == STITCH_OK)
+        rc = stitch__json_string(ctx, doc, NULL, "reasoning", false, &reasoning, err);
+    if (rc == STITCH_OK && usage && !json_is_object(usage))
+        rc = stitch__json_err(ctx, &at, err, "expected an object, found %s", stitch__json_type(usage));
+    if (rc == STITCH_OK && usage)
+        rc = stitch__json_int(ctx, usage, &at, "prompt_tokens", false, -1, INT64_MAX, &in, err);
+    if (rc == STITCH_OK && usage)
+        rc = stitch__json_int(ctx, usage, &at, "completion_tokens", false, -1, INT64_MAX, &out, err);
     if (rc)
-        stitch__err_prefix(&call->error, "%s: ", path);
-    else if ((rc = stitch_reply_set(call->reply, content, reasoning, in, out)) != STITCH_OK)
-        stitch__err_nomem(ctx, &call->error);
+        stitch__err_prefix(err, "%s: ", path);
+    else if (stitch_reply_set(call->reply, content, reasoning, in, out) != STITCH_OK)
+        rc = stitch__err_nomem(ctx, err);
     json_decref(doc);
     return rc;
 }

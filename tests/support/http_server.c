@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_CONNECTIONS = 64, MAX_REQUEST = 1 << 16, MAX_ENDLESS = 256 << 20 };
+enum { MAX_CONNECTIONS = 1024, MAX_REQUEST = 1 << 16, MAX_ENDLESS = 256 << 20 };
 
 struct connection {
     http_server *server;
@@ -90,6 +90,18 @@ static void send_body(struct connection *c, const http_answer *a)
         nap(10);
 }
 
+static int send_head(struct connection *c, const http_answer *a)
+{
+    for (const char *p = a->head; a->head_delay_ms && *p; p++) {
+        nap(a->head_delay_ms);
+        if (send_all(c, p, 1) != 0)
+            return -1;
+    }
+    if (!a->head_delay_ms && send_all(c, a->head, strlen(a->head)) != 0)
+        return -1;
+    return send_all(c, "\r\n\r\n", 4);
+}
+
 static void *serve(void *userdata)
 {
     struct connection *c = userdata;
@@ -99,7 +111,7 @@ static void *serve(void *userdata)
     while (open > peak && !atomic_compare_exchange_weak(&s->peak, &peak, open)) {
     }
     read_request(c);
-    if (a->head && send_all(c, a->head, strlen(a->head)) == 0 && send_all(c, "\r\n\r\n", 4) == 0 && a->body)
+    if (a->head && send_head(c, a) == 0 && a->body)
         send_body(c, a);
     shutdown(c->fd, SHUT_RDWR);
     close(c->fd);
@@ -125,8 +137,9 @@ static void *accept_all(void *userdata)
         c->fd = fd;
         c->number = number;
         s->all[number] = c;
-        pthread_create(&c->thread, NULL, serve, c);
-        atomic_store(&s->connections, number + 1);
+        atomic_store(&s->connections, number + 1); /* before anything of it can be seen */
+        if (pthread_create(&c->thread, NULL, serve, c) != 0)
+            abort();
     }
     return NULL;
 }

@@ -13,10 +13,11 @@ typedef struct http_answer {
     const char *head; /* everything up to the empty line, without it; NULL: close at once */
     const char *body; /* may be NULL; body_len 0: strlen */
     size_t body_len;
-    int repeat_body; /* send the body this often (0: once); -1: until the client leaves, at most 256 MiB */
-    int chunk;       /* bytes a write (0: all at once) */
-    int delay_ms;    /* before each write of the body */
-    int linger_ms;   /* after the body, before closing */
+    int repeat_body;   /* send the body this often (0: once); -1: until the client leaves, at most 256 MiB */
+    int chunk;         /* bytes a write (0: all at once) */
+    int delay_ms;      /* before each write of the body */
+    int linger_ms;     /* after the body, before closing */
+    int head_delay_ms; /* before each byte of the head (0: all at once) */
 } http_answer;
 
 typedef struct http_server http_server;

@@ -2,8 +2,12 @@
  *
  * Models without a network: recordings, relay folders, host functions, model texts; and the event parser.
  */
+#include <dirent.h>
+#include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -13,8 +17,8 @@ static char folder[64];
 
 static const char *path_in(const char *name)
 {
-    static char path[2][128];
-    static int turn;
+    static _Thread_local char path[2][128];
+    static _Thread_local int turn;
     turn = !turn;
     snprintf(path[turn], sizeof(path[turn]), "%s/%s", folder, name);
     return path[turn];
@@ -28,6 +32,20 @@ static stitch_context *context(void)
     CHECK(mkdtemp(folder) != NULL);
     CHECK_OK(stitch_context_new(&ctx, NULL, &err));
     return ctx;
+}
+
+/* The end of a test that called context(). */
+static void drop(stitch_context *ctx)
+{
+    struct dirent *entry;
+    DIR *dir = opendir(folder);
+    stitch_context_free(ctx);
+    while (dir && (entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlink(path_in(entry->d_name));
+    if (dir)
+        closedir(dir);
+    rmdir(folder);
 }
 
 static void put(const char *name, const char *text)
@@ -103,10 +121,115 @@ TEST(records_and_replays)
     r = request("plan", "other");
     CHECK_ERR(stitch_model_complete(replay, &r, &reply, &err), STITCH_E_REPLAY, "differs");
     stitch_model_free(replay);
-    stitch_context_free(ctx);
+    drop(ctx);
 }
 
 #define ENTRY "{\"label\":\"a\",\"number\":1,\"fingerprint\":\"f\",\"reply\":{\"content\":\"hello\"}}\n"
+
+TEST(recordings_are_gone_on_with)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = context();
+    stitch_model *host = NULL, *m = NULL;
+    char *text;
+    size_t len;
+    int calls = 10;
+    /* Half a last line goes, a missing newline comes, and the numbers do not begin again. */
+    static const char *const before[] = {ENTRY "{\"label\":\"a\",\"num",
+                                         "{\"label\":\"a\",\"number\":1,\"reply\":{\"content\":\"hello\"}}"};
+    for (size_t i = 0; i < STITCH__COUNT(before); i++) {
+        put("go.jsonl", before[i]);
+        CHECK_OK(stitch_model_new_host(ctx, echo, &calls, &host, &err));
+        CHECK_OK(stitch_model_new_record(ctx, host, path_in("go.jsonl"), &m, &err));
+        stitch_reply_free(ask(m, "a", "f2"));
+        stitch_reply_free(ask(m, "b", "f3"));
+        stitch_model_free(m);
+        CHECK_OK(stitch__file_read(ctx, path_in("go.jsonl"), 0, &text, &len, &err));
+        CHECK(!strstr(text, "num{") && strstr(text, "}}\n{\"label\":\"a\",\"number\":2,"));
+        stitch_free(text);
+        CHECK_OK(stitch_model_new_replay(ctx, path_in("go.jsonl"), 1, &m, &err));
+        stitch_reply *reply = ask(m, "a", "f");
+        CHECK_STR(stitch_reply_text(reply), "hello");
+        stitch_reply_free(reply);
+        stitch_reply_free(ask(m, "a", "f2"));
+        stitch_request r = request("a", "f");
+        CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_REPLAY, "a #3; it still has: b #1");
+        stitch_reply_free(ask(m, "b", "f3"));
+        CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_REPLAY, "a #3; it still has: nothing");
+        stitch_model_free(m);
+    }
+    /* Nothing else is appended to. */
+    put("notes.txt", "remember the milk\n");
+    CHECK_OK(stitch_model_new_host(ctx, echo, &calls, &host, &err));
+    CHECK_ERR(stitch_model_new_record(ctx, host, path_in("notes.txt"), &m, &err), STITCH_E_FORMAT,
+              "notes.txt, entry on line 1");
+    CHECK_ERR(stitch_model_new_record(ctx, host, folder, &m, &err), STITCH_E_IO, folder);
+    CHECK_ERR(stitch_model_new_record(ctx, host, path_in("no/folder"), &m, &err), STITCH_E_IO, "no/folder");
+    stitch_model_free(host);
+    drop(ctx);
+}
+
+TEST(failures_use_up_no_numbers)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = context();
+    stitch_model *host = NULL, *m = NULL;
+    stitch_request r[3];
+    stitch_reply *replies[3];
+    int statuses[3], calls = 0;
+    for (int i = 0; i < 3; i++)
+        r[i] = request("x", "f");
+    CHECK_OK(stitch_model_new_host(ctx, echo, &calls, &host, &err));
+    CHECK_OK(stitch_model_new_record(ctx, host, path_in("n.jsonl"), &m, &err));
+    stitch_reply_free(ask(m, "x", "f"));
+    stitch_reply_free(ask(m, "x", "f"));
+    CHECK_INT(stitch_model_complete_many(m, r, 1, statuses, replies, NULL), STITCH_E_BUSY); /* its third */
+    calls = 1;
+    CHECK_INT(stitch_model_complete_many(m, r, 3, statuses, replies, NULL), STITCH_E_BUSY); /* the second of three */
+    CHECK(replies[0] && !replies[1] && replies[2]);
+    stitch_reply_free(replies[0]);
+    stitch_reply_free(replies[2]);
+    stitch_model_free(m);
+    CHECK_OK(stitch_model_new_replay(ctx, path_in("n.jsonl"), 1, &m, &err));
+    stitch_reply_free(ask(m, "x", "f"));
+    stitch_reply_free(ask(m, "x", "f"));
+    CHECK_INT(stitch_model_complete_many(m, r, 3, statuses, replies, NULL), STITCH_E_REPLAY);
+    CHECK(replies[0] && !replies[1] && replies[2]);
+    CHECK_STR(stitch_reply_text(replies[2]), "4: q");
+    stitch_reply_free(replies[0]);
+    stitch_reply_free(replies[2]);
+    stitch_model_free(m);
+    drop(ctx);
+}
+
+TEST(full_disk_costs_no_reply)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = context();
+    stitch_model *host = NULL, *m = NULL;
+    struct rlimit before, small;
+    int calls = 10;
+    char *text;
+    size_t len;
+    put("full.jsonl", ENTRY);
+    CHECK_OK(stitch_model_new_host(ctx, echo, &calls, &host, &err));
+    CHECK_OK(stitch_model_new_record(ctx, host, path_in("full.jsonl"), &m, &err));
+    CHECK_INT(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = strlen(ENTRY) + 30; /* room for the beginning of a line */
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &small), 0);
+    stitch_reply *reply = ask(m, "b", "f");
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &before), 0);
+    CHECK_STR(stitch_reply_text(reply), "11: q");
+    CHECK_HAS(stitch_reply_notice(reply), "could not be recorded");
+    stitch_reply_free(reply);
+    stitch_model_free(m);
+    CHECK_OK(stitch__file_read(ctx, path_in("full.jsonl"), 0, &text, &len, &err));
+    CHECK_STR(text, ENTRY);
+    stitch_free(text);
+    drop(ctx);
+}
 
 TEST(damaged_recordings)
 {
@@ -123,6 +246,9 @@ TEST(damaged_recordings)
         {"{\"label\":\"a\",\"number\":1,\"fingerprint\":\"f\",\"reply\":{\"content\":3}}\n", STITCH_E_FORMAT,
          "reply.content: expected a string"},
         {"{\"label\":\"a\",\"nmuber\":1}\n", STITCH_E_FORMAT, "did you mean 'number'"},
+        {ENTRY ENTRY, STITCH_E_FORMAT, "lines 1 and 2 are both 'a' #1"},
+        {"{\"label\":\"a\",\"number\":1,\"reply\":{\"content\":\"\",\"cost\":-1}}\n", STITCH_E_FORMAT, "cost"},
+        {"{\"label\":\"a\",\"number\":1,\"reply\":{\"content\":\"\",\"cost\":NaN}}\n", STITCH_E_FORMAT, "line 1"},
     };
     stitch_context *ctx = context();
     stitch_error *err = NULL;
@@ -143,26 +269,33 @@ TEST(damaged_recordings)
     stitch_request r = request("b", "f");
     CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_REPLAY, "incomplete");
     stitch_model_free(m);
-    stitch_context_free(ctx);
+    drop(ctx);
+}
+
+static void wait_for(const char *name)
+{
+    for (int i = 0; i < 2000 && !stitch__path_exists(path_in(name)); i++)
+        stitch__sleep_ms(5);
+}
+
+static void write_slowly(const char *name, const char *first, const char *second)
+{
+    FILE *f = fopen(path_in(name), "w");
+    fputs(first, f);
+    fflush(f);
+    stitch__sleep_ms(300);
+    fputs(second, f);
+    fclose(f);
 }
 
 static void *answer_slowly(void *userdata)
 {
     (void)userdata;
-    FILE *f;
-    stitch__sleep_ms(150);
-    f = fopen(path_in("0001.reply.md"), "w");
-    fputs("half of the", f);
-    fflush(f);
-    stitch__sleep_ms(400);
-    fputs(" answer\n<!-- end -->\n", f);
-    fclose(f);
-    f = fopen(path_in("0002.reply.json"), "w");
-    fputs("{\"content\": \"from js", f);
-    fflush(f);
-    stitch__sleep_ms(300);
-    fputs("on\", \"usage\": {\"prompt_tokens\": 3, \"completion_tokens\": 4}}", f);
-    fclose(f);
+    wait_for("0001.request.json");
+    write_slowly("0001.reply.md", "half of the", " answer\n<!-- end -->\n");
+    wait_for("0002.request.json");
+    write_slowly("0002.reply.json", "{\"content\": \"from js",
+                 "on\", \"usage\": {\"prompt_tokens\": 3, \"completion_tokens\": 4}}");
     return NULL;
 }
 
@@ -185,18 +318,165 @@ TEST(relays_files)
     stitch_reply_free(reply);
     pthread_join(thread, NULL);
     CHECK_OK(stitch__file_read(ctx, path_in("0001.request.md"), 0, &text, &len, &err));
+    CHECK_HAS(text, "> plan #1. Write the answer to `0001.reply.md`");
     CHECK_HAS(text, "<!-- user -->\n\nq");
+    stitch_free(text);
+    CHECK_OK(stitch__file_read(ctx, path_in("0002.request.json"), 0, &text, &len, &err));
+    json_t *doc = json_loads(text, 0, NULL);
+    CHECK_STR(json_string_value(json_object_get(doc, "label")), "code");
+    CHECK_STR(json_string_value(json_object_get(json_array_get(json_object_get(doc, "messages"), 0), "content")), "q");
+    json_decref(doc);
     stitch_free(text);
     stitch_model_free(m);
 
-    /* A second model in the same folder goes on with the next number. */
+    /* A second model in the same folder goes on with the next number that nothing in the folder has. */
+    put("0007.reply.md", "stale\n<!-- end -->\n");
     CHECK_OK(stitch_model_new_relay(ctx, folder, &m, &err));
     stitch_request r = request("code", "f");
     r.timeout_ms = 200;
     CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_TIMEOUT, "reply file");
-    CHECK(stitch__path_exists(path_in("0003.request.json")));
+    CHECK(stitch__path_exists(path_in("0008.request.json")));
     stitch_model_free(m);
-    stitch_context_free(ctx);
+    drop(ctx);
+}
+
+static void *ask_relay(void *userdata)
+{
+    stitch_context *ctx = userdata;
+    stitch_model *m = NULL;
+    stitch_reply *reply = NULL;
+    stitch_request r = request("x", "f");
+    bool ok = stitch_model_new_relay(ctx, folder, &m, NULL) == STITCH_OK;
+    for (int i = 0; ok && i < 5; i++) {
+        ok = stitch_model_complete(m, &r, &reply, NULL) == STITCH_OK;
+        stitch_reply_free(reply);
+    }
+    stitch_model_free(m);
+    return ok ? userdata : NULL;
+}
+
+static void *answer_all(void *userdata)
+{
+    atomic_int *stop = userdata;
+    char request_name[32], reply_name[32];
+    for (int next = 1; !atomic_load(stop);) {
+        snprintf(request_name, sizeof(request_name), "%04d.request.json", next);
+        snprintf(reply_name, sizeof(reply_name), "%04d.reply.json", next);
+        if (stitch__path_exists(path_in(request_name))) {
+            put(reply_name, "{\"content\":\"y\"}");
+            next++;
+        } else {
+            stitch__sleep_ms(2);
+        }
+    }
+    return NULL;
+}
+
+TEST(relays_of_several_models_in_one_folder)
+{
+    enum { N = 4 };
+    stitch_context *ctx = context();
+    pthread_t askers[N], answerer;
+    atomic_int stop = 0;
+    void *ok;
+    pthread_create(&answerer, NULL, answer_all, &stop);
+    for (int i = 0; i < N; i++)
+        pthread_create(&askers[i], NULL, ask_relay, ctx);
+    for (int i = 0; i < N; i++) {
+        pthread_join(askers[i], &ok);
+        CHECK(ok != NULL);
+    }
+    atomic_store(&stop, 1);
+    pthread_join(answerer, NULL);
+    CHECK(stitch__path_exists(path_in("0020.request.json")) && !stitch__path_exists(path_in("0021.request.json")));
+    drop(ctx);
+}
+
+typedef struct late {
+    const char *name, *text;
+    stitch_cancel *cancel;
+    int64_t at_ns;
+} late;
+
+static void *write_or_cancel(void *userdata)
+{
+    late *l = userdata;
+    wait_for("0001.request.json");
+    if (l->name)
+        put(l->name, l->text);
+    if (l->cancel) {
+        stitch__sleep_ms(100);
+        l->at_ns = stitch__now_ns();
+        stitch_cancel_trigger(l->cancel);
+    }
+    return NULL;
+}
+
+TEST(relay_answers_that_are_bad)
+{
+    static const struct {
+        const char *name, *text, *part;
+        int status;
+    } cases[] = {
+        {"0001.reply.md", "\xff\xfe\n<!-- end -->", "not UTF-8", STITCH_E_FORMAT},
+        {"0001.reply.md", "no mark", "deadline", STITCH_E_TIMEOUT},
+        {"0001.reply.md", "not its own line <!-- end -->", "deadline", STITCH_E_TIMEOUT},
+        {"0001.reply.md", "<!-- end -->\r\n \r\n", "", STITCH_OK},
+        {"0001.reply.json", "{\"content\":", "deadline", STITCH_E_TIMEOUT},
+        {"0001.reply.json", "{\"content\":3}", "content: expected a string", STITCH_E_FORMAT},
+        {"0001.reply.json", "[]", "'content' is missing", STITCH_E_FORMAT},
+        {"0001.reply.json", "{\"content\":\"a\",\"usage\":{\"prompt_tokens\":-7}}", "prompt_tokens", STITCH_E_FORMAT},
+        {"0001.reply.json", "{\"content\":\"a\",\"usage\":[]}", "usage: expected an object, found a list",
+         STITCH_E_FORMAT},
+    };
+    for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
+        stitch_error *err = NULL;
+        stitch_context *ctx = context();
+        stitch_model *m = NULL;
+        stitch_reply *reply = NULL;
+        stitch_request r = request("a", "f");
+        late l = {cases[i].name, cases[i].text, NULL, 0};
+        pthread_t thread;
+        r.timeout_ms = cases[i].status == STITCH_E_TIMEOUT ? 300 : 10000;
+        CHECK_OK(stitch_model_new_relay(ctx, folder, &m, &err));
+        pthread_create(&thread, NULL, write_or_cancel, &l);
+        int rc = stitch_model_complete(m, &r, &reply, &err);
+        pthread_join(thread, NULL);
+        CHECK_ERR(rc, cases[i].status, cases[i].part);
+        CHECK((rc == STITCH_OK) == (reply != NULL));
+        stitch_reply_free(reply);
+        stitch_model_free(m);
+        drop(ctx);
+    }
+}
+
+TEST(relay_is_cancelled)
+{
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < 3 && best >= 100000000; i++) {
+        stitch_error *err = NULL;
+        stitch_context *ctx = context();
+        stitch_model *m = NULL;
+        stitch_reply *replies[2];
+        int statuses[2];
+        late l = {NULL, NULL, NULL, 0};
+        pthread_t thread;
+        CHECK_INT(stitch_cancel_new(&l.cancel), STITCH_OK);
+        stitch_request r[2] = {request("a", "f"), request("b", "f")};
+        r[0].cancel = r[1].cancel = l.cancel;
+        CHECK_OK(stitch_model_new_relay(ctx, folder, &m, &err));
+        pthread_create(&thread, NULL, write_or_cancel, &l);
+        CHECK_INT(stitch_model_complete_many(m, r, 2, statuses, replies, NULL), STITCH_E_CANCELLED);
+        int64_t now = stitch__now_ns();
+        pthread_join(thread, NULL);
+        CHECK_INT(statuses[1], STITCH_E_CANCELLED);
+        best = now - l.at_ns < best ? now - l.at_ns : best;
+        CHECK(stitch__path_exists(path_in("0002.request.json"))); /* both had been asked at once */
+        stitch_cancel_free(l.cancel);
+        stitch_model_free(m);
+        drop(ctx);
+    }
+    CHECK(best < 100000000);
 }
 
 TEST(opens_texts)
@@ -231,7 +511,24 @@ TEST(opens_texts)
     CHECK_STR(stitch_reply_notice(reply), "");
     stitch_reply_free(reply);
     stitch_model_free(m);
-    stitch_context_free(ctx);
+    drop(ctx);
+}
+
+TEST(http_or_a_clear_no)
+{
+    stitch_http_options o = STITCH_HTTP_OPTIONS_INIT;
+    stitch_error *err = NULL;
+    stitch_context *ctx = context();
+    stitch_model *m = NULL;
+    CHECK_INT(stitch_http_options_init(&o, sizeof(o)), STITCH_OK);
+    o.base_url = "http://127.0.0.1:9/v1";
+    o.model = "m";
+    int rc = stitch_model_new_http(ctx, &o, &m, &err);
+    if (rc != STITCH_OK)
+        CHECK_ERR(rc, STITCH_E_UNSUPPORTED, "without libcurl");
+    CHECK((rc == STITCH_OK) == (m != NULL));
+    stitch_model_free(m);
+    drop(ctx);
 }
 
 TEST(refuses_bad_requests)
@@ -251,6 +548,29 @@ TEST(refuses_bad_requests)
     bad.role = 0;
     bad.content = "\xc3";
     CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_INVALID, "UTF-8");
+    static const char *const labels[] = {"a\nb", "\xff", "\x7f"};
+    for (size_t i = 0; i < STITCH__COUNT(labels); i++) {
+        r = request(labels[i], "f");
+        CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_INVALID, "label");
+    }
+    char label[STITCH__MODEL_MAX_LABEL + 2];
+    memset(label, 'a', sizeof(label) - 1);
+    label[sizeof(label) - 1] = 0;
+    r = request(label, "f");
+    CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_INVALID, "label");
+    r = request("a", label);
+    CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_INVALID, "fingerprint");
+    r = request("a", "f");
+    r.temperature = NAN;
+    CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_INVALID, "temperature");
+    r = request("a", "f");
+    r.max_tokens = -1;
+    CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_INVALID, "max_tokens");
+    r = request("a", "f");
+    r.json_schema = "{\"type\":";
+    CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_FORMAT, "json_schema");
+    r.json_schema = "[]";
+    CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_INVALID, "json_schema");
     r = request("a", "f");
     r.struct_size = sizeof(r) + 8;
     struct {
@@ -264,7 +584,97 @@ TEST(refuses_bad_requests)
     CHECK_ERR(stitch_model_complete(m, &r, &reply, &err), STITCH_E_CANCELLED, "cancelled");
     stitch_context_cancel_reset(ctx);
     stitch_model_free(m);
-    stitch_context_free(ctx);
+    drop(ctx);
+}
+
+typedef struct pieces {
+    char text[200];
+} pieces;
+
+static void on_piece(size_t index, int reasoning, const char *text, size_t len, void *userdata)
+{
+    pieces *p = userdata;
+    size_t used = strlen(p->text);
+    snprintf(p->text + used, sizeof(p->text) - used, "%zu%s%.*s ", index, reasoning ? "r" : ":", (int)len, text);
+}
+
+static int speak(const stitch_request *r, stitch_reply *reply, void *userdata)
+{
+    int *calls = userdata;
+    if (++*calls == 2 && r->on_token)
+        r->on_token(0, 0, "bit", 3, r->userdata);
+    if (*calls == 4)
+        return 7;
+    if (*calls == 5)
+        return STITCH_OK;
+    if (*calls == 6 && stitch_reply_set(reply, "\xff", NULL, 1, 1) != STITCH_OK)
+        return STITCH_E_REPLY;
+    return stitch_reply_set(reply, "all", "why", 1, -5);
+}
+
+TEST(host_functions)
+{
+    enum { N = 6 };
+    stitch_error *errors[N] = {NULL}, *err = NULL;
+    stitch_context *ctx = context();
+    stitch_model *m = NULL;
+    stitch_budget *budget = NULL;
+    stitch_request r[N];
+    stitch_reply *replies[N];
+    pieces p = {""};
+    int statuses[N], calls = 0;
+    int64_t tokens, requests;
+    CHECK_OK(stitch_model_new_host(ctx, speak, &calls, &m, &err));
+    CHECK_OK(stitch_budget_new(ctx, 0, 0, &budget, &err));
+    stitch_model_set_budget(m, budget);
+    for (int i = 0; i < N; i++) {
+        r[i] = request("a", NULL);
+        r[i].on_token = on_piece;
+        r[i].userdata = &p;
+    }
+    CHECK_INT(stitch_model_complete_many(m, r, N, statuses, replies, errors), STITCH_E_INTERNAL);
+    CHECK_STR(p.text, "0rwhy 0:all 1:bit 2rwhy 2:all ");
+    CHECK_INT(statuses[3], STITCH_E_INTERNAL);
+    CHECK_HAS(stitch_error_message(errors[3]), "returned 7");
+    CHECK_INT(statuses[4], STITCH_E_REPLY);
+    CHECK_HAS(stitch_error_message(errors[4]), "no reply");
+    CHECK_INT(statuses[5], STITCH_E_REPLY);
+    CHECK_INT(stitch_reply_tokens_out(replies[0]), -1);
+    stitch_budget_used(budget, &tokens, NULL, &requests);
+    CHECK_INT(requests, 3);
+    CHECK_INT(tokens, 3 * (1 + 2)); /* six bytes of answer are two tokens where nobody counted */
+    for (int i = 0; i < N; i++) {
+        stitch_reply_free(replies[i]);
+        stitch_error_free(errors[i]);
+    }
+    stitch_model_free(m);
+    stitch_budget_free(budget);
+    drop(ctx);
+}
+
+TEST(callers_of_other_versions)
+{
+    /* Elements of the size of a header that ended with on_token's userdata. */
+    enum { OLD = offsetof(stitch_request, cancel), N = 3 };
+    stitch_error *err = NULL;
+    stitch_context *ctx = context();
+    stitch_model *m = NULL;
+    stitch_reply *replies[N];
+    char array[N * OLD] __attribute__((aligned(16)));
+    int statuses[N], calls = 10;
+    for (int i = 0; i < N; i++) {
+        stitch_request r = request("a", "f");
+        r.struct_size = OLD;
+        memcpy(array + i * OLD, &r, OLD);
+    }
+    CHECK_OK(stitch_model_new_host(ctx, echo, &calls, &m, &err));
+    CHECK_INT(stitch_model_complete_many(m, (const stitch_request *)(const void *)array, N, statuses, replies, NULL),
+              STITCH_OK);
+    CHECK_STR(stitch_reply_text(replies[2]), "13: q");
+    for (int i = 0; i < N; i++)
+        stitch_reply_free(replies[i]);
+    stitch_model_free(m);
+    drop(ctx);
 }
 
 /* ---- events ---- */
@@ -384,12 +794,16 @@ TEST(survives_every_failed_allocation)
         if (!exhausted) {
             CHECK_INT(rc, STITCH_OK);
             CHECK(n > 20);
+            drop(NULL);
             break;
         }
         CHECK(n < 5000);
     }
 }
 
-TEST_MAIN(RUN(records_and_replays), RUN(damaged_recordings), RUN(relays_files), RUN(opens_texts),
-          RUN(refuses_bad_requests), RUN(events_in_any_pieces), RUN(last_event_counts_if_it_is_whole),
+TEST_MAIN(RUN(records_and_replays), RUN(recordings_are_gone_on_with), RUN(failures_use_up_no_numbers),
+          RUN(full_disk_costs_no_reply), RUN(damaged_recordings), RUN(relays_files),
+          RUN(relays_of_several_models_in_one_folder), RUN(relay_answers_that_are_bad), RUN(relay_is_cancelled),
+          RUN(opens_texts), RUN(http_or_a_clear_no), RUN(refuses_bad_requests), RUN(host_functions),
+          RUN(callers_of_other_versions), RUN(events_in_any_pieces), RUN(last_event_counts_if_it_is_whole),
           RUN(survives_every_failed_allocation))
