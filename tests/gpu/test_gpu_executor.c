@@ -762,6 +762,14 @@ TEST(run_allocates_nothing)
     ctx = outer;
 }
 
+TEST(the_context_closes)
+{
+    stitch_error_free(err);
+    err = NULL;
+    stitch_context_free(ctx);
+    ctx = NULL;
+}
+
 TEST_MAIN(RUN(faults_are_reported), RUN(kernel_arguments), RUN(large_dynamic_shared_memory), RUN(cooperative_launch), RUN(clusters), RUN(tensor_maps),
           RUN(copies_and_fills), RUN(loops), RUN(graphs_of_steps), RUN(pointers_change), RUN(dims_change), RUN(weights_are_prepared), RUN(states_survive),
-          RUN(operators), RUN(streams_of_the_host), RUN(misuse), RUN(saved_programs_run), RUN(run_allocates_nothing))
+          RUN(operators), RUN(streams_of_the_host), RUN(misuse), RUN(saved_programs_run), RUN(run_allocates_nothing), RUN(the_context_closes))

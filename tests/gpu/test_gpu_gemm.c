@@ -471,5 +471,13 @@ TEST(epilogue_kernel)
     stitch_image_free(image);
 }
 
+TEST(the_context_closes)
+{
+    stitch_error_free(err);
+    err = NULL;
+    stitch_context_free(ctx);
+    ctx = NULL;
+}
+
 TEST_MAIN(RUN(types), RUN(eight_bit_floats), RUN(layouts), RUN(batches), RUN(epilogues), RUN(scaling_and_residuals), RUN(strict_float32_is_strict),
-          RUN(shapes_from_loops), RUN(epilogue_kernel))
+          RUN(shapes_from_loops), RUN(epilogue_kernel), RUN(the_context_closes))
