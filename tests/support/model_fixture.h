@@ -5,6 +5,8 @@
 #ifndef STITCH_TESTS_MODEL_FIXTURE_H
 #define STITCH_TESTS_MODEL_FIXTURE_H
 
+#include <pthread.h>
+
 #include "check.h"
 #include "http_server.h"
 #include "model/model.h"
@@ -31,9 +33,12 @@ typedef struct fixture {
 
 CHECK_UNUSED static void on_log(int level, const char *message, void *userdata)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* models of several threads log at once */
     fixture *f = userdata;
+    pthread_mutex_lock(&lock);
     size_t used = strlen(f->log);
     snprintf(f->log + used, sizeof(f->log) - used, "%d %s\n", level, message);
+    pthread_mutex_unlock(&lock);
 }
 
 /* Options may be changed in between: start() makes the model. */
