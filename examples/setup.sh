@@ -88,8 +88,8 @@ stitch_setup() {
     # shellcheck disable=SC2086
     [ -z "$packages" ] || stitch_apt $packages || true
     # Optional: faster matrix products in the simulator. Asked for once.
-    if ! pkg-config --exists openblas 2>/dev/null && [ ! -e build/.openblas-tried ]; then
-        stitch_apt libopenblas-dev || true
+    if ! ldconfig -p 2>/dev/null | grep -q libopenblas.so.0 && [ ! -e build/.openblas-tried ]; then
+        stitch_apt libopenblas0 || true
         : >build/.openblas-tried
     fi
     # From PyPI: what the distribution has not, or has too old.

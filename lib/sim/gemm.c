@@ -7,12 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#ifdef STITCH_HAVE_CBLAS
-#include <cblas.h>
-#endif
-
 #include "base/base.h"
 #include "sim/arith.h"
+#include "sim/blas.h"
 #include "sim/gemm.h"
 
 enum { PANEL = 4 << 20 }; /* elements of c that are computed at once */
@@ -38,13 +35,8 @@ typedef struct product {
 
 const char *stitch__sim_gemm_backend(void)
 {
-#if defined(STITCH_HAVE_CBLAS) && defined(OPENBLAS_VERSION)
-    return OPENBLAS_VERSION;
-#elif defined(STITCH_HAVE_CBLAS)
-    return "CBLAS";
-#else
-    return "built-in loops";
-#endif
+    const stitch__blas *blas = stitch__sim_blas();
+    return blas ? blas->name : "built-in loops";
 }
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
@@ -403,26 +395,6 @@ static void pack(const product *p, const operand *o, int64_t batch, int64_t firs
     }
 }
 
-#ifdef STITCH_HAVE_CBLAS
-
-static void multiply(const product *p, int64_t rows, const void *a, const void *b, void *acc)
-{
-    const stitch__sim_gemm_args *g = p->args;
-    int m = (int)rows, n = (int)g->n, k = (int)g->k;
-    if (k == 0) { /* its leading dimension would be refused */
-        memset(acc, 0, (size_t)(rows * g->n) * (p->wide ? sizeof(double) : sizeof(float)));
-        return;
-    }
-    int lda = g->trans_a ? m : k, ldb = g->trans_b ? k : n;
-    CBLAS_TRANSPOSE ta = g->trans_a ? CblasTrans : CblasNoTrans, tb = g->trans_b ? CblasTrans : CblasNoTrans;
-    if (p->wide)
-        cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1.0, a, lda, b, ldb, 0.0, acc, n);
-    else
-        cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1.0f, a, lda, b, ldb, 0.0f, acc, n);
-}
-
-#else
-
 /* Blocks of b stay in the cache while all rows of a pass over them. With trans_b each element is a dot product, whose
  * terms are spread over eight sums. */
 #define MULTIPLY(type)                                                                                                 \
@@ -478,14 +450,25 @@ MULTIPLY(double)
 
 static void multiply(const product *p, int64_t rows, const void *a, const void *b, void *acc)
 {
-    memset(acc, 0, (size_t)(rows * p->args->n) * (p->wide ? sizeof(double) : sizeof(float)));
-    if (p->wide)
-        multiply_double(p->args, rows, a, b, acc);
-    else
-        multiply_float(p->args, rows, a, b, acc);
-}
+    const stitch__sim_gemm_args *g = p->args;
+    const stitch__blas *blas = stitch__sim_blas();
+    int m = (int)rows, n = (int)g->n, k = (int)g->k;
+    int ta = g->trans_a ? STITCH__BLAS_TRANS : STITCH__BLAS_NO_TRANS,
+        tb = g->trans_b ? STITCH__BLAS_TRANS : STITCH__BLAS_NO_TRANS;
+    int lda = g->trans_a ? m : k, ldb = g->trans_b ? k : n;
 
-#endif
+    if (!blas || k == 0) { /* a BLAS refuses leading dimensions of 0 */
+        memset(acc, 0, (size_t)(rows * g->n) * (p->wide ? sizeof(double) : sizeof(float)));
+        if (p->wide)
+            multiply_double(g, rows, a, b, acc);
+        else
+            multiply_float(g, rows, a, b, acc);
+    } else if (p->wide) {
+        blas->dgemm(STITCH__BLAS_ROW_MAJOR, ta, tb, m, n, k, 1.0, a, lda, b, ldb, 0.0, acc, n);
+    } else {
+        blas->sgemm(STITCH__BLAS_ROW_MAJOR, ta, tb, m, n, k, 1.0f, a, lda, b, ldb, 0.0f, acc, n);
+    }
+}
 
 static void store_rows(product *p, int64_t batch, int64_t first, int64_t rows, void *d, const void *bias)
 {
