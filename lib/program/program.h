@@ -432,9 +432,14 @@ typedef struct stitch__check {
 } stitch__check;
 
 void stitch__check_step(stitch__check *c, stitch__step *step);
-/* Everything of stitch_program_validate() on a doc; also for executors whose dims changed. */
+/* Everything of stitch_program_validate() on a doc. */
 int stitch__doc_validate(stitch__doc *doc, const stitch_interface *iface, const char *arch,
                          const stitch__limits *limits, stitch_error **err);
+/* The same after a change of dims alone, of the interface that the doc was validated against last: names stay resolved,
+ * so that nothing is added to the doc's arena however often dims change. Sizes in the doc are those of the new dims
+ * afterwards, also where it fails: a session that was begun before is void. */
+int stitch__doc_revalidate(stitch__doc *doc, const stitch_interface *iface, const char *arch,
+                           const stitch__limits *limits, stitch_error **err);
 
 /* What a step does with a tensor. */
 enum stitch__access {

@@ -116,8 +116,6 @@ static int make_tensors(resolver *r)
             return stitch__err_nomem(d->ctx, r->err);
         d->tensors[d->tensor_count++] =
             (stitch__tensor){r->names.names[k], t->role, t->dtype, -1, t->elements, t->bytes, false};
-        if (t->problem)
-            stitch__finding(r->f, "tensor %s of the task: %s", t->name, t->problem);
     }
     for (size_t k = 0; k < d->buffer_count; k++) {
         stitch__buffer *b = &d->buffers[k];

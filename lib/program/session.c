@@ -85,6 +85,9 @@ static void eval_buffer(stitch__session *s, const stitch_interface *iface, stitc
     int64_t extent[STITCH_MAX_RANK];
     char place[300], field[32], problem[128];
     uint64_t elements, bytes;
+    stitch__tensor *t = b->tensor >= 0 ? &s->doc->tensors[b->tensor] : NULL;
+    if (t && t->buffer >= 0)
+        t->elements = t->bytes = 0; /* sizes of other dims must not stay where this fails */
     snprintf(place, sizeof(place), "buffers.%s", b->name);
     for (size_t i = 0; i < b->rank; i++) {
         snprintf(field, sizeof(field), "shape[%zu]", i);
@@ -95,9 +98,8 @@ static void eval_buffer(stitch__session *s, const stitch_interface *iface, stitc
         stitch__finding(s->findings, "%s.%s", place, problem);
         return;
     }
-    if (b->tensor < 0)
+    if (!t)
         return;
-    stitch__tensor *t = &s->doc->tensors[b->tensor];
     if (t->buffer >= 0) {
         t->elements = elements;
         t->bytes = bytes;

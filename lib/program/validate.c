@@ -100,8 +100,8 @@ static void walk(stitch__check *c, const stitch__steps *list)
     }
 }
 
-int stitch__doc_validate(stitch__doc *doc, const stitch_interface *iface, const char *arch,
-                         const stitch__limits *limits, stitch_error **err)
+static int validate(stitch__doc *doc, const stitch_interface *iface, const char *arch, const stitch__limits *limits,
+                    bool resolve, stitch_error **err)
 {
     stitch__findings f;
     stitch__check c = {.limits = limits};
@@ -109,7 +109,11 @@ int stitch__doc_validate(stitch__doc *doc, const stitch_interface *iface, const 
     if (rc)
         return rc;
     stitch__findings_init(&f, doc->ctx);
-    if ((rc = stitch__resolve(doc, iface, &f, err)) != STITCH_OK ||
+    for (size_t i = 0; i < iface->tensor_count; i++) {
+        if (iface->tensors[i].problem)
+            stitch__finding(&f, "tensor %s of the task: %s", iface->tensors[i].name, iface->tensors[i].problem);
+    }
+    if ((resolve && (rc = stitch__resolve(doc, iface, &f, err)) != STITCH_OK) ||
         (rc = stitch__session_begin(&c.s, doc, iface, &f, err)) != STITCH_OK)
         goto out;
     if (c.s.workspace_bytes > limits->workspace_bytes)
@@ -131,4 +135,16 @@ out:
     stitch__session_end(&c.s);
     stitch__buf_free(&f.text);
     return rc;
+}
+
+int stitch__doc_validate(stitch__doc *doc, const stitch_interface *iface, const char *arch,
+                         const stitch__limits *limits, stitch_error **err)
+{
+    return validate(doc, iface, arch, limits, true, err);
+}
+
+int stitch__doc_revalidate(stitch__doc *doc, const stitch_interface *iface, const char *arch,
+                           const stitch__limits *limits, stitch_error **err)
+{
+    return validate(doc, iface, arch, limits, false, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Launch plans: any text either parses or is refused with a message, and what parses can be validated, saved and loaded.
+ * Launch plans: any text either parses or is refused with a message, and what parses can be validated, saved and
+ * loaded.
  */
 #include <stdlib.h>
 
@@ -19,9 +20,9 @@ static stitch_interface *make_interface(stitch_context *ctx)
     static const struct {
         const char *name;
         int role, dtype;
-    } tensors[] = {{"x", STITCH_TENSOR_INPUT, STITCH_DTYPE_F32},  {"w", STITCH_TENSOR_WEIGHT, STITCH_DTYPE_F32},
+    } tensors[] = {{"x", STITCH_TENSOR_INPUT, STITCH_DTYPE_F32},   {"w", STITCH_TENSOR_WEIGHT, STITCH_DTYPE_F32},
                    {"wh", STITCH_TENSOR_WEIGHT, STITCH_DTYPE_F16}, {"b", STITCH_TENSOR_WEIGHT, STITCH_DTYPE_F32},
-                   {"s", STITCH_TENSOR_STATE, STITCH_DTYPE_F32},  {"y", STITCH_TENSOR_OUTPUT, STITCH_DTYPE_F32}};
+                   {"s", STITCH_TENSOR_STATE, STITCH_DTYPE_F32},   {"y", STITCH_TENSOR_OUTPUT, STITCH_DTYPE_F32}};
     static const char *const shape[] = {"B*T", "C"};
     stitch_interface *i = NULL;
     if (stitch_interface_new(ctx, &i, NULL))
@@ -42,7 +43,8 @@ static void round_trip(stitch_context *ctx, const stitch_program *p)
     stitch_program *back = NULL;
     void *file = NULL;
     size_t size;
-    if (stitch_program_save_memory(p, &file, &size, NULL) || stitch_program_load_memory(ctx, file, size, NULL, &back, NULL))
+    if (stitch_program_save_memory(p, &file, &size, NULL) ||
+        stitch_program_load_memory(ctx, file, size, NULL, &back, NULL))
         abort();
     if (strcmp(stitch_program_hash(p), stitch_program_hash(back)) != 0)
         abort();

@@ -23,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if ((rc == STITCH_OK) != (p != NULL) || (rc && (!*stitch_error_message(err) || stitch_error_code(err) != rc)))
         abort();
     if (p) {
-        if (stitch_program_save_memory(p, &file, &bytes, NULL) || stitch_program_load_memory(ctx, file, bytes, NULL, &back, NULL))
+        if (stitch_program_save_memory(p, &file, &bytes, NULL) ||
+            stitch_program_load_memory(ctx, file, bytes, NULL, &back, NULL))
             abort();
         stitch_free(file);
     }

@@ -7,9 +7,11 @@
 
 #include "program_rig.h"
 
-#define STEP(name, grid, block, args) "{\"kernel\": \"" name "\", \"grid\": [" grid "], \"block\": [" block "], \"args\": [" args "]}"
-#define PLAN(buffers, prepare, run)   "{\"stitch\": 1, \"buffers\": {" buffers "}, \"prepare\": [" prepare "], \"run\": [" run "]}"
-#define F32(name, n)                  "\"" name "\": {\"dtype\": \"f32\", \"shape\": [" n "]}"
+#define STEP(name, grid, block, args)                                                                                  \
+    "{\"kernel\": \"" name "\", \"grid\": [" grid "], \"block\": [" block "], \"args\": [" args "]}"
+#define PLAN(buffers, prepare, run)                                                                                    \
+    "{\"stitch\": 1, \"buffers\": {" buffers "}, \"prepare\": [" prepare "], \"run\": [" run "]}"
+#define F32(name, n) "\"" name "\": {\"dtype\": \"f32\", \"shape\": [" n "]}"
 
 static void fill_ramp(float *v, size_t n, float first, float step)
 {
@@ -17,12 +19,14 @@ static void fill_ramp(float *v, size_t n, float first, float step)
         v[i] = first + step * (float)i;
 }
 
-/* ---- faults: first, while this process has not opened the device --------------------------------------------------- */
+/* ---- faults: first, while this process has not opened the device ---------------------------------------------------
+ */
 
 /* 0: as expected. */
 static int fault_in_child(void)
 {
-    static const char source[] = "__global__ void bad(float *y) { if (threadIdx.x == 3) *(volatile float *)0x10 = 1; y[threadIdx.x] = 0; }\n";
+    static const char source[] =
+        "__global__ void bad(float *y) { if (threadIdx.x == 3) *(volatile float *)0x10 = 1; y[threadIdx.x] = 0; }\n";
     rig r;
     need_device();
     rig_open(&r, "N=64; output y f32 N", source, PLAN("", "", STEP("bad", "1", "64", "\"y\"")), NULL);
@@ -64,25 +68,30 @@ TEST(faults_are_reported)
     CHECK_INT(WEXITSTATUS(status), 0);
 }
 
-/* ---- kernels -------------------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------------------------------
+ */
 
 TEST(kernel_arguments)
 {
-    static const char source[] =
-        "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-        "template <int N, class T> __global__ void all(const float *x, float *y, int a, unsigned b, long long c, unsigned long long d, float e, double f, __half g,\n"
-        "                                              __nv_bfloat16 h)\n"
-        "{\n"
-        "    int i = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;\n"
-        "    i = i * blockDim.x * blockDim.y + threadIdx.y * blockDim.x + threadIdx.x;\n"
-        "    y[i] = x[i] + (T)((double)N + a + b + c + d + e + f + (double)__half2float(g) + (double)__bfloat162float(h));\n"
-        "}\n";
+    static const char source[] = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+                                 "template <int N, class T> __global__ void all(const float *x, float *y, int a, "
+                                 "unsigned b, long long c, unsigned long long d, float e, double f, __half g,\n"
+                                 "                                              __nv_bfloat16 h)\n"
+                                 "{\n"
+                                 "    int i = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;\n"
+                                 "    i = i * blockDim.x * blockDim.y + threadIdx.y * blockDim.x + threadIdx.x;\n"
+                                 "    y[i] = x[i] + (T)((double)N + a + b + c + d + e + f + (double)__half2float(g) + "
+                                 "(double)__bfloat162float(h));\n"
+                                 "}\n";
     rig r;
     float x[96], y[96];
     need_device();
     rig_open(&r, "N=96; input x f32 N; output y f32 N", source,
-             PLAN("", "", STEP("all<7, float>", "2, \"N/32\", 2", "2, 4",
-                  "\"x\", \"y\", {\"i32\": -1000}, {\"u32\": 3}, {\"i64\": \"N*2\"}, {\"u64\": 5}, {\"f32\": 0.25}, {\"f64\": 0.5}, {\"f16\": 1.5}, {\"bf16\": -3}")), NULL);
+             PLAN("", "",
+                  STEP("all<7, float>", "2, \"N/32\", 2", "2, 4",
+                       "\"x\", \"y\", {\"i32\": -1000}, {\"u32\": 3}, {\"i64\": \"N*2\"}, {\"u64\": 5}, {\"f32\": "
+                       "0.25}, {\"f64\": 0.5}, {\"f16\": 1.5}, {\"bf16\": -3}")),
+             NULL);
     fill_ramp(x, 96, -10, 0.5f);
     rig_set(&r, "x", x, sizeof(x));
     rig_run(&r);
@@ -106,7 +115,9 @@ TEST(large_dynamic_shared_memory)
     if (device.shared_bytes_per_block_optin < N * 4)
         SKIP("the device has less shared memory");
     rig_open(&r, "N=16384; input x f32 N; output y f32 N", source,
-             "{\"stitch\": 1, \"run\": [{\"kernel\": \"reverse\", \"grid\": [1], \"block\": [256], \"shared\": \"4*N\", \"args\": [\"x\", \"y\", {\"i32\": \"N\"}]}]}", NULL);
+             "{\"stitch\": 1, \"run\": [{\"kernel\": \"reverse\", \"grid\": [1], \"block\": [256], \"shared\": "
+             "\"4*N\", \"args\": [\"x\", \"y\", {\"i32\": \"N\"}]}]}",
+             NULL);
     fill_ramp(x, N, 0, 1);
     rig_set(&r, "x", x, sizeof(x));
     rig_run(&r);
@@ -118,22 +129,26 @@ TEST(large_dynamic_shared_memory)
 
 TEST(cooperative_launch)
 {
-    static const char source[] = "#include <cooperative_groups.h>\n"
-                                 "__global__ void sum(const float *x, float *partial, float *y, int n)\n{\n"
-                                 "    float v = 0;\n"
-                                 "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) v += x[i];\n"
-                                 "    for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);\n"
-                                 "    if (threadIdx.x == 0) partial[blockIdx.x] = v;\n"
-                                 "    cooperative_groups::this_grid().sync();\n"
-                                 "    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {\n"
-                                 "        float t = 0;\n"
-                                 "        for (int i = 0; i < gridDim.x; i++) t += partial[i];\n"
-                                 "        *y = t;\n    }\n}\n";
+    static const char source[] =
+        "#include <cooperative_groups.h>\n"
+        "__global__ void sum(const float *x, float *partial, float *y, int n)\n{\n"
+        "    float v = 0;\n"
+        "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) v += x[i];\n"
+        "    for (int o = 16; o; o /= 2) v += __shfl_xor_sync(~0u, v, o);\n"
+        "    if (threadIdx.x == 0) partial[blockIdx.x] = v;\n"
+        "    cooperative_groups::this_grid().sync();\n"
+        "    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {\n"
+        "        float t = 0;\n"
+        "        for (int i = 0; i < gridDim.x; i++) t += partial[i];\n"
+        "        *y = t;\n    }\n}\n";
     rig r;
     float x[1000], y;
     need_device();
     rig_open(&r, "N=1000; input x f32 N; output y f32 1", source,
-             PLAN(F32("p", "8"), "", "{\"kernel\": \"sum\", \"grid\": [8], \"block\": [32], \"cooperative\": true, \"args\": [\"x\", \"p\", \"y\", {\"i32\": \"N\"}]}"), NULL);
+             PLAN(F32("p", "8"), "",
+                  "{\"kernel\": \"sum\", \"grid\": [8], \"block\": [32], \"cooperative\": true, \"args\": [\"x\", "
+                  "\"p\", \"y\", {\"i32\": \"N\"}]}"),
+             NULL);
     fill_ramp(x, 1000, 0, 1);
     rig_set(&r, "x", x, sizeof(x));
     rig_run(&r);
@@ -145,15 +160,16 @@ TEST(cooperative_launch)
 /* Blocks of a cluster write into each other's shared memory. */
 static void run_cluster(const char *plan, int size)
 {
-    static const char source[] = "#include <cooperative_groups.h>\n"
-                                 "__global__ void rotate(const float *x, float *y)\n{\n"
-                                 "    __shared__ float s[32];\n"
-                                 "    auto cluster = cooperative_groups::this_cluster();\n"
-                                 "    unsigned next = (cluster.block_rank() + 1) % cluster.num_blocks();\n"
-                                 "    cluster.sync();\n"
-                                 "    cluster.map_shared_rank(s, next)[threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];\n"
-                                 "    cluster.sync();\n"
-                                 "    y[blockIdx.x * 32 + threadIdx.x] = s[threadIdx.x];\n}\n";
+    static const char source[] =
+        "#include <cooperative_groups.h>\n"
+        "__global__ void rotate(const float *x, float *y)\n{\n"
+        "    __shared__ float s[32];\n"
+        "    auto cluster = cooperative_groups::this_cluster();\n"
+        "    unsigned next = (cluster.block_rank() + 1) % cluster.num_blocks();\n"
+        "    cluster.sync();\n"
+        "    cluster.map_shared_rank(s, next)[threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];\n"
+        "    cluster.sync();\n"
+        "    y[blockIdx.x * 32 + threadIdx.x] = s[threadIdx.x];\n}\n";
     rig r;
     float x[32 * 32], y[32 * 32];
     rig_open(&r, "N=1024; input x f32 N; output y f32 N", source, plan, NULL);
@@ -173,8 +189,12 @@ TEST(clusters)
     need_device();
     if (device.compute_major < 9)
         SKIP("clusters need sm_90");
-    run_cluster("{\"stitch\": 1, \"run\": [{\"kernel\": \"rotate\", \"grid\": [32], \"block\": [32], \"cluster\": [4], \"args\": [\"x\", \"y\"]}]}", 4);
-    run_cluster("{\"stitch\": 1, \"run\": [{\"kernel\": \"rotate\", \"grid\": [32], \"block\": [32], \"cluster\": [16], \"args\": [\"x\", \"y\"]}]}", 16);
+    run_cluster("{\"stitch\": 1, \"run\": [{\"kernel\": \"rotate\", \"grid\": [32], \"block\": [32], \"cluster\": [4], "
+                "\"args\": [\"x\", \"y\"]}]}",
+                4);
+    run_cluster("{\"stitch\": 1, \"run\": [{\"kernel\": \"rotate\", \"grid\": [32], \"block\": [32], \"cluster\": "
+                "[16], \"args\": [\"x\", \"y\"]}]}",
+                16);
 }
 
 TEST(tensor_maps)
@@ -188,20 +208,25 @@ TEST(tensor_maps)
         "    if (threadIdx.x == 0) {\n"
         "        asm volatile(\"mbarrier.init.shared.b64 [%0], 1;\" :: \"r\"(b));\n"
         "        asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");\n"
-        "        asm volatile(\"mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;\" :: \"r\"(b), \"r\"(8 * 16 * 4) : \"memory\");\n"
-        "        asm volatile(\"cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\"\n"
-        "                     :: \"r\"(d), \"l\"(&map), \"r\"((int)blockIdx.x * 16), \"r\"((int)blockIdx.y * 8), \"r\"(b) : \"memory\");\n"
+        "        asm volatile(\"mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;\" :: \"r\"(b), \"r\"(8 * 16 * 4) : "
+        "\"memory\");\n"
+        "        asm volatile(\"cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+        "{%2, %3}], [%4];\"\n"
+        "                     :: \"r\"(d), \"l\"(&map), \"r\"((int)blockIdx.x * 16), \"r\"((int)blockIdx.y * 8), "
+        "\"r\"(b) : \"memory\");\n"
         "    }\n"
         "    __syncthreads();\n"
         "    unsigned done = 0;\n"
         "    while (!done)\n"
-        "        asm volatile(\"{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }\" : \"=r\"(done) : \"r\"(b) : \"memory\");\n"
+        "        asm volatile(\"{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; "
+        "}\" : \"=r\"(done) : \"r\"(b) : \"memory\");\n"
         "    for (int i = threadIdx.x; i < 128; i += 32) {\n"
         "        int row = blockIdx.y * 8 + i / 16, col = blockIdx.x * 16 + i % 16;\n"
         "        y[row * gridDim.x * 16 + col] = s[i];\n"
         "    }\n}\n";
     /* 24 rows of 40 columns out of rows of 48; the tiles reach 8 columns beyond the tensor */
-    static const char plan[] = "{\"stitch\": 1, \"run\": [{\"kernel\": \"tile\", \"grid\": [3, 3], \"block\": [32], \"args\": [{\"tensor_map\": {\"buffer\": \"x + 4\", "
+    static const char plan[] = "{\"stitch\": 1, \"run\": [{\"kernel\": \"tile\", \"grid\": [3, 3], \"block\": [32], "
+                               "\"args\": [{\"tensor_map\": {\"buffer\": \"x + 4\", "
                                "\"shape\": [24, 40], \"strides\": [48], \"box\": [8, 16]}}, \"y\"]}]}";
     static float x[24 * 48], y[24 * 48];
     rig r;
@@ -220,7 +245,8 @@ TEST(tensor_maps)
     rig_close(&r);
 }
 
-/* ---- copies, fills, loops ------------------------------------------------------------------------------------------- */
+/* ---- copies, fills, loops -------------------------------------------------------------------------------------------
+ */
 
 TEST(copies_and_fills)
 {
@@ -246,7 +272,8 @@ TEST(copies_and_fills)
     };
     need_device();
     for (size_t k = 0; k < STITCH__COUNT(cases); k++) {
-        /* elements 1 to 9 of a buffer are filled, then copied to elements 3 to 11 of the output, whose rest is filled with 0 */
+        /* elements 1 to 9 of a buffer are filled, then copied to elements 3 to 11 of the output, whose rest is filled
+         * with 0 */
         char iface[128], plan[512];
         unsigned char y[16 * 8];
         size_t size = cases[k].size;
@@ -254,7 +281,8 @@ TEST(copies_and_fills)
         snprintf(iface, sizeof(iface), "N=16; output y %s N", cases[k].dtype);
         snprintf(plan, sizeof(plan),
                  PLAN("\"h\": {\"dtype\": \"%s\", \"shape\": [\"N\"]}", "",
-                      "{\"fill\": {\"buffer\": \"y\", \"value\": 0}}, {\"fill\": {\"buffer\": \"h + 1\", \"value\": %s, \"count\": 9}}, "
+                      "{\"fill\": {\"buffer\": \"y\", \"value\": 0}}, {\"fill\": {\"buffer\": \"h + 1\", \"value\": "
+                      "%s, \"count\": 9}}, "
                       "{\"copy\": {\"from\": \"h + 1\", \"to\": \"y + 3\", \"count\": \"N - 7\"}}"),
                  cases[k].dtype, cases[k].value);
         rig_open(&r, iface, "", plan, NULL);
@@ -269,15 +297,19 @@ TEST(copies_and_fills)
     }
 }
 
-static const char loop_source[] = "__global__ void add(const float *x, float *y, int n, float f) { int i = threadIdx.x; if (i < n) y[i] += f * x[i]; }\n"
-                                  "__global__ void set(float *y, int n, float v) { int i = threadIdx.x; if (i < n) y[i] = v; }\n";
+static const char loop_source[] =
+    "__global__ void add(const float *x, float *y, int n, float f) { int i = threadIdx.x; if (i < n) y[i] += f * x[i]; "
+    "}\n"
+    "__global__ void set(float *y, int n, float v) { int i = threadIdx.x; if (i < n) y[i] = v; }\n";
 
 /* y[r] = sum over t < T, l < t of (10 t + l) x[t] with everything in a loop: offsets, scalars, counts, grid. */
 TEST(loops)
 {
     static const char plan[] =
-        "{\"stitch\": 1, \"run\": [{\"fill\": {\"buffer\": \"y\", \"value\": 0}}, {\"repeat\": {\"var\": \"t\", \"count\": \"T\", \"steps\": ["
-        "{\"repeat\": {\"var\": \"l\", \"count\": \"t\", \"steps\": [" STEP("add", "1", "32", "\"x + t*C\", \"y\", {\"i32\": \"C\"}, {\"f32\": \"10*t + l\"}") "]}}]}}]}";
+        "{\"stitch\": 1, \"run\": [{\"fill\": {\"buffer\": \"y\", \"value\": 0}}, {\"repeat\": {\"var\": \"t\", "
+        "\"count\": \"T\", \"steps\": ["
+        "{\"repeat\": {\"var\": \"l\", \"count\": \"t\", \"steps\": [" STEP(
+            "add", "1", "32", "\"x + t*C\", \"y\", {\"i32\": \"C\"}, {\"f32\": \"10*t + l\"}") "]}}]}}]}";
     rig r;
     float x[6 * 16], y[16];
     need_device();
@@ -301,7 +333,8 @@ TEST(loops)
     rig_close(&r);
 }
 
-/* ---- graphs of steps ------------------------------------------------------------------------------------------------ */
+/* ---- graphs of steps ------------------------------------------------------------------------------------------------
+ */
 
 /* a, b1..b12 after a, c after all: y = sum of k * x. Then the same inside a loop, and a loop inside the graph. */
 TEST(graphs_of_steps)
@@ -312,11 +345,14 @@ TEST(graphs_of_steps)
     need_device();
     for (int shape = 0; shape < 3; shape++) {
         stitch__buf_init(&b, NULL);
-        stitch__buf_puts(&b, "{\"stitch\": 1, \"buffers\": {\"h\": {\"dtype\": \"f32\", \"shape\": [12, 32]}}, \"run\": [");
+        stitch__buf_puts(&b,
+                         "{\"stitch\": 1, \"buffers\": {\"h\": {\"dtype\": \"f32\", \"shape\": [12, 32]}}, \"run\": [");
         if (shape == 1)
             stitch__buf_puts(&b, "{\"repeat\": {\"var\": \"t\", \"count\": 3, \"steps\": [");
         for (int k = 0; k < 12; k++) {
-            stitch__buf_printf(&b, "{\"fill\": {\"buffer\": \"h + %d\", \"value\": 0, \"count\": 32}, \"id\": \"f%d\"%s}, ", 32 * k, k, k ? ", \"after\": []" : "");
+            stitch__buf_printf(&b,
+                               "{\"fill\": {\"buffer\": \"h + %d\", \"value\": 0, \"count\": 32}, \"id\": \"f%d\"%s}, ",
+                               32 * k, k, k ? ", \"after\": []" : "");
         }
         /* all fills touch h: one after the other */
         stitch__buf_truncate(&b, 0);
@@ -328,16 +364,28 @@ TEST(graphs_of_steps)
             stitch__buf_puts(&b, "{\"repeat\": {\"var\": \"t\", \"count\": 3, \"steps\": [");
         stitch__buf_puts(&b, "{\"fill\": {\"buffer\": \"y\", \"value\": 0}, \"id\": \"y\"}");
         for (int k = 0; k < 12; k++) {
-            stitch__buf_printf(&b, ", {\"kernel\": \"set\", \"grid\": [1], \"block\": [32], \"args\": [\"h%d\", {\"i32\": 32}, {\"f32\": %d}], \"id\": \"s%d\"}", k, k, k);
+            stitch__buf_printf(&b,
+                               ", {\"kernel\": \"set\", \"grid\": [1], \"block\": [32], \"args\": [\"h%d\", {\"i32\": "
+                               "32}, {\"f32\": %d}], \"id\": \"s%d\"}",
+                               k, k, k);
             if (shape == 2) /* (k + x) + x as a loop */
-                stitch__buf_printf(&b, ", {\"repeat\": {\"var\": \"t\", \"count\": 2, \"steps\": [" STEP("add", "1", "32", "\"x\", \"h%d\", {\"i32\": 32}, {\"f32\": 1}") "]}, \"id\": \"a%d\", \"after\": [\"s%d\"]}",
-                                   k, k, k);
+                stitch__buf_printf(
+                    &b,
+                    ", {\"repeat\": {\"var\": \"t\", \"count\": 2, \"steps\": [" STEP(
+                        "add", "1", "32",
+                        "\"x\", \"h%d\", {\"i32\": 32}, {\"f32\": 1}") "]}, \"id\": \"a%d\", \"after\": [\"s%d\"]}",
+                    k, k, k);
             else
-                stitch__buf_printf(&b, ", {\"kernel\": \"add\", \"grid\": [1], \"block\": [32], \"args\": [\"x\", \"h%d\", {\"i32\": 32}, {\"f32\": 2}], \"id\": \"a%d\", \"after\": [\"s%d\"]}",
+                stitch__buf_printf(&b,
+                                   ", {\"kernel\": \"add\", \"grid\": [1], \"block\": [32], \"args\": [\"x\", \"h%d\", "
+                                   "{\"i32\": 32}, {\"f32\": 2}], \"id\": \"a%d\", \"after\": [\"s%d\"]}",
                                    k, k, k);
         }
         for (int k = 0; k < 12; k++) {
-            stitch__buf_printf(&b, ", {\"kernel\": \"add\", \"grid\": [1], \"block\": [32], \"args\": [\"h%d\", \"y\", {\"i32\": 32}, {\"f32\": 1}], \"id\": \"c%d\", \"after\": [\"a%d\", ", k, k, k);
+            stitch__buf_printf(&b,
+                               ", {\"kernel\": \"add\", \"grid\": [1], \"block\": [32], \"args\": [\"h%d\", \"y\", "
+                               "{\"i32\": 32}, {\"f32\": 1}], \"id\": \"c%d\", \"after\": [\"a%d\", ",
+                               k, k, k);
             stitch__buf_printf(&b, k ? "\"c%d\"]}" : "\"y\"]}", k - 1);
         }
         stitch__buf_puts(&b, shape == 1 ? "]}}]}" : "]}");
@@ -355,10 +403,15 @@ TEST(graphs_of_steps)
     }
 }
 
-/* ---- pointers, dims, weights, states -------------------------------------------------------------------------------- */
+/* ---- pointers, dims, weights, states --------------------------------------------------------------------------------
+ */
 
-#define SCALE_SOURCE "__global__ void scale(const float *x, const float *w, float *y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = w[0] * x[i]; }\n"
-#define SCALE_PLAN   "{\"stitch\": 1, \"run\": [" STEP("scale", "\"ceil_div(N, 64)\"", "64", "\"x\", \"w\", \"y\", {\"i32\": \"N\"}") "]}"
+#define SCALE_SOURCE                                                                                                   \
+    "__global__ void scale(const float *x, const float *w, float *y, int n) { int i = blockIdx.x * blockDim.x + "      \
+    "threadIdx.x; if (i < n) y[i] = w[0] * x[i]; }\n"
+#define SCALE_PLAN                                                                                                     \
+    "{\"stitch\": 1, \"run\": [" STEP("scale", "\"ceil_div(N, 64)\"", "64",                                            \
+                                      "\"x\", \"w\", \"y\", {\"i32\": \"N\"}") "]}"
 
 TEST(pointers_change)
 {
@@ -415,7 +468,8 @@ TEST(dims_change)
     o.dim_count = 1;
     o.max_plans = 2;
     memset(&r, 0, sizeof(r));
-    rig_open_program(&r, rig_program("N=100; input x f32 N; weight w f32 1; output y f32 N", SCALE_SOURCE, SCALE_PLAN), &o, 16);
+    rig_open_program(&r, rig_program("N=100; input x f32 N; weight w f32 1; output y f32 N", SCALE_SOURCE, SCALE_PLAN),
+                     &o, 16);
     CHECK_INT(r.bytes[0], 64 * 4 * 16);
     fill_ramp(x, 1000, 1, 1);
     rig_set(&r, "w", &w, sizeof(w));
@@ -446,13 +500,17 @@ TEST(dims_change)
 
 TEST(weights_are_prepared)
 {
-    static const char source[] = "__global__ void twice(const float *w, float *h) { h[threadIdx.x] = 2 * w[threadIdx.x]; }\n"
-                                 "__global__ void mul(const float *x, const float *h, float *y) { y[threadIdx.x] = x[threadIdx.x] * h[threadIdx.x]; }\n";
+    static const char source[] =
+        "__global__ void twice(const float *w, float *h) { h[threadIdx.x] = 2 * w[threadIdx.x]; }\n"
+        "__global__ void mul(const float *x, const float *h, float *y) { y[threadIdx.x] = x[threadIdx.x] * "
+        "h[threadIdx.x]; }\n";
     rig r;
     float x[32], y[32], w[2][32];
     need_device();
     rig_open(&r, "N=32; input x f32 N; weight w f32 N; output y f32 N", source,
-             PLAN(F32("h", "\"N\""), STEP("twice", "1", "\"N\"", "\"w\", \"h\""), STEP("mul", "1", "\"N\"", "\"x\", \"h\", \"y\"")), NULL);
+             PLAN(F32("h", "\"N\""), STEP("twice", "1", "\"N\"", "\"w\", \"h\""),
+                  STEP("mul", "1", "\"N\"", "\"x\", \"h\", \"y\"")),
+             NULL);
     CUdeviceptr other = rig_memory(&r, sizeof(w[1]), "other w");
     fill_ramp(x, 32, 1, 1);
     fill_ramp(w[0], 32, 0, 1);
@@ -478,8 +536,10 @@ TEST(weights_are_prepared)
 
 TEST(states_survive)
 {
-    static const char source[] = "__global__ void count(float *s, float *y) { y[threadIdx.x] = s[threadIdx.x] += 1; }\n";
-    static const char plan[] = "{\"stitch\": 1, \"buffers\": {\"s\": {\"dtype\": \"f32\", \"shape\": [\"N\"], \"keep\": true}}, \"run\": [" STEP("count", "1", "\"N\"", "\"s\", \"y\"") "]}";
+    static const char source[] =
+        "__global__ void count(float *s, float *y) { y[threadIdx.x] = s[threadIdx.x] += 1; }\n";
+    static const char plan[] = "{\"stitch\": 1, \"buffers\": {\"s\": {\"dtype\": \"f32\", \"shape\": [\"N\"], "
+                               "\"keep\": true}}, \"run\": [" STEP("count", "1", "\"N\"", "\"s\", \"y\"") "]}";
     rig r;
     float zero[32] = {0}, y[32];
     need_device();
@@ -493,7 +553,8 @@ TEST(states_survive)
     rig_close(&r);
 }
 
-/* ---- host operators ------------------------------------------------------------------------------------------------- */
+/* ---- host operators -------------------------------------------------------------------------------------------------
+ */
 
 typedef struct op_record {
     stitch__device *dev;
@@ -513,12 +574,15 @@ static int copy_op(stitch_stream stream, const stitch_op_arg *args, size_t count
     memcpy(o->args, args, (count < 4 ? count : 4) * sizeof(*args));
     if (o->fail)
         return o->fail;
-    return o->dev->drv->MemcpyDtoDAsync(args[1].ptr, args[0].ptr, args[1].bytes, stream) == CUDA_SUCCESS ? 0 : STITCH_E_DRIVER;
+    return o->dev->drv->MemcpyDtoDAsync(args[1].ptr, args[0].ptr, args[1].bytes, stream) == CUDA_SUCCESS
+               ? 0
+               : STITCH_E_DRIVER;
 }
 
 TEST(operators)
 {
-    static const char plan[] = "{\"stitch\": 1, \"run\": [{\"op\": {\"name\": \"host.copy\", \"args\": [\"x + 4\", \"y\", {\"f32\": 0.5}, {\"i64\": \"N\"}], \"attrs\": {\"a\": 1}}}]}";
+    static const char plan[] = "{\"stitch\": 1, \"run\": [{\"op\": {\"name\": \"host.copy\", \"args\": [\"x + 4\", "
+                               "\"y\", {\"f32\": 0.5}, {\"i64\": \"N\"}], \"attrs\": {\"a\": 1}}}]}";
     float x[36], y[32];
     need_device();
     for (int no_graph = 0; no_graph < 2; no_graph++) {
@@ -532,7 +596,8 @@ TEST(operators)
         o.no_graph = no_graph;
         CHECK_OK(stitch__device_get(ctx, &record.dev, &err));
         rig_open(&r, "N=32; input x f32 N+4; output y f32 N", "", plan, &o);
-        CHECK_ERR(stitch_executor_new(ctx, r.program, NULL, &none, &err), STITCH_E_NOT_FOUND, "run[0]: the host registered no operator 'host.copy'");
+        CHECK_ERR(stitch_executor_new(ctx, r.program, NULL, &none, &err), STITCH_E_NOT_FOUND,
+                  "run[0]: the host registered no operator 'host.copy'");
         fill_ramp(x, 36, 0, 1);
         rig_set(&r, "x", x, sizeof(x));
         rig_run(&r);
@@ -554,7 +619,8 @@ TEST(operators)
         record.fail = STITCH_E_LIBRARY;
         CUdeviceptr other = rig_memory(&r, sizeof(y), "other");
         CHECK_OK(stitch_executor_bind_name(r.x, "y", other, sizeof(y), &err));
-        CHECK_ERR(stitch_executor_run(r.x, r.stream, &err), STITCH_E_LIBRARY, "run[0]: the host's operator 'host.copy' failed");
+        CHECK_ERR(stitch_executor_run(r.x, r.stream, &err), STITCH_E_LIBRARY,
+                  "run[0]: the host's operator 'host.copy' failed");
         record.fail = 0; /* a failure leaves the executor usable */
         CHECK_OK(stitch_executor_run(r.x, r.stream, &err));
         rig_read(&r, other, y, sizeof(y));
@@ -566,7 +632,8 @@ TEST(operators)
     }
 }
 
-/* ---- the host's side ------------------------------------------------------------------------------------------------ */
+/* ---- the host's side ------------------------------------------------------------------------------------------------
+ */
 
 /* Without a graph, on the default stream, and inside a capture of the host's own. */
 TEST(streams_of_the_host)
@@ -658,7 +725,11 @@ TEST(misuse)
 
     o = (stitch_executor_options)STITCH_EXECUTOR_OPTIONS_INIT;
     o.max_workspace_bytes = 1000;
-    rig_open(&r, "N=32; output y f32 N", loop_source, PLAN(F32("h", "1000"), "", STEP("set", "1", "32", "\"h\", {\"i32\": 1}, {\"f32\": 0}") ", " STEP("set", "1", "32", "\"y\", {\"i32\": 1}, {\"f32\": 0}")), &o);
+    rig_open(&r, "N=32; output y f32 N", loop_source,
+             PLAN(F32("h", "1000"), "",
+                  STEP("set", "1", "32", "\"h\", {\"i32\": 1}, {\"f32\": 0}") ", " STEP(
+                      "set", "1", "32", "\"y\", {\"i32\": 1}, {\"f32\": 0}")),
+             &o);
     CHECK_ERR(stitch_executor_prepare(r.x, r.stream, &err), STITCH_E_LIMIT, "the limit is 1000");
     CHECK_ERR(stitch_executor_run(r.x, r.stream, &err), STITCH_E_STATE, "not prepared");
     rig_close(&r);
@@ -695,7 +766,8 @@ TEST(saved_programs_run)
     rig_close(&r);
 }
 
-/* ---- allocations ---------------------------------------------------------------------------------------------------- */
+/* ---- allocations ----------------------------------------------------------------------------------------------------
+ */
 
 static long allocations;
 
@@ -719,12 +791,17 @@ static void counting_free(void *ptr, void *userdata)
 /* Everything that run() may meet: kernels, a product, a loop, a graph; with and without other memory for an output. */
 TEST(run_allocates_nothing)
 {
-    static const char plan[] =
-        "{\"stitch\": 1, \"buffers\": {" F32("h", "\"N\", \"N\"") ", " F32("g", "\"N\"") "}, \"run\": ["
-        "{\"gemm\": {\"a\": \"x\", \"b\": \"x\", \"c\": \"h\", \"m\": \"N\", \"n\": \"N\", \"k\": \"N\", \"epilogue\": \"relu\"}, \"id\": \"p\", \"after\": []}, "
-        "{\"fill\": {\"buffer\": \"g\", \"value\": 1}, \"id\": \"f\"}, "
-        "{\"repeat\": {\"var\": \"t\", \"count\": \"N\", \"steps\": [" STEP("add", "1", "32", "\"h + t*N\", \"g\", {\"i32\": \"N\"}, {\"f32\": 1}") "]}, \"id\": \"l\", \"after\": [\"p\", \"f\"]}, "
-        "{\"copy\": {\"from\": \"g\", \"to\": \"y\"}, \"after\": [\"l\"]}]}";
+    static const char plan[] = "{\"stitch\": 1, \"buffers\": {" F32("h", "\"N\", \"N\"") ", " F32(
+        "g", "\"N\"") "}, \"run\": ["
+                      "{\"gemm\": {\"a\": \"x\", \"b\": \"x\", \"c\": \"h\", \"m\": \"N\", \"n\": \"N\", \"k\": \"N\", "
+                      "\"epilogue\": \"relu\"}, \"id\": \"p\", \"after\": []}, "
+                      "{\"fill\": {\"buffer\": \"g\", \"value\": 1}, \"id\": \"f\"}, "
+                      "{\"repeat\": {\"var\": \"t\", \"count\": \"N\", \"steps\": [" STEP(
+                          "add", "1", "32",
+                          "\"h + t*N\", \"g\", {\"i32\": \"N\"}, {\"f32\": 1}") "]}, \"id\": \"l\", \"after\": [\"p\", "
+                                                                                "\"f\"]}, "
+                                                                                "{\"copy\": {\"from\": \"g\", \"to\": "
+                                                                                "\"y\"}, \"after\": [\"l\"]}]}";
     const stitch_allocator allocator = {sizeof(allocator), counting_alloc, counting_realloc, counting_free, NULL};
     stitch_context_options co = STITCH_CONTEXT_OPTIONS_INIT;
     stitch_context *outer;
@@ -770,6 +847,8 @@ TEST(the_context_closes)
     ctx = NULL;
 }
 
-TEST_MAIN(RUN(faults_are_reported), RUN(kernel_arguments), RUN(large_dynamic_shared_memory), RUN(cooperative_launch), RUN(clusters), RUN(tensor_maps),
-          RUN(copies_and_fills), RUN(loops), RUN(graphs_of_steps), RUN(pointers_change), RUN(dims_change), RUN(weights_are_prepared), RUN(states_survive),
-          RUN(operators), RUN(streams_of_the_host), RUN(misuse), RUN(saved_programs_run), RUN(run_allocates_nothing), RUN(the_context_closes))
+TEST_MAIN(RUN(faults_are_reported), RUN(kernel_arguments), RUN(large_dynamic_shared_memory), RUN(cooperative_launch),
+          RUN(clusters), RUN(tensor_maps), RUN(copies_and_fills), RUN(loops), RUN(graphs_of_steps),
+          RUN(pointers_change), RUN(dims_change), RUN(weights_are_prepared), RUN(states_survive), RUN(operators),
+          RUN(streams_of_the_host), RUN(misuse), RUN(saved_programs_run), RUN(run_allocates_nothing),
+          RUN(the_context_closes))

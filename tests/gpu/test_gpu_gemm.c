@@ -11,14 +11,15 @@ typedef struct gemm_case {
     const char *a, *b, *c, *d, *bias; /* dtypes; d NULL: no residual, "same": c itself; bias NULL: none */
     int m, n, k;
     bool trans_a, trans_b;
-    int pad_a, pad_b, pad_c, pad_d;   /* elements between rows */
-    int batch;                        /* 0: not given */
-    int heads;                        /* 1: batches of a and c lie side by side in rows; 2: b is shared by all batches */
+    int pad_a, pad_b, pad_c, pad_d; /* elements between rows */
+    int batch;                      /* 0: not given */
+    int heads;                      /* 1: batches of a and c lie side by side in rows; 2: b is shared by all batches */
     double alpha, beta;
-    const char *epilogue, *compute;   /* NULL: not given */
+    const char *epilogue, *compute; /* NULL: not given */
 } gemm_case;
 
-/* ---- values --------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------------------------------
+ */
 
 /* Eighths between -1 and 1: exact in every type, 8-bit floats included. */
 static double draw(uint64_t *state)
@@ -71,10 +72,14 @@ static double load(int dtype, const void *p, size_t i)
 /* Relative size of one rounding. */
 static double epsilon(int dtype)
 {
-    return dtype == STITCH_DTYPE_F64 ? 1e-15 : dtype == STITCH_DTYPE_F16 ? 0x1p-11 : dtype == STITCH_DTYPE_BF16 ? 0x1p-8 : 0x1p-22;
+    return dtype == STITCH_DTYPE_F64    ? 1e-15
+           : dtype == STITCH_DTYPE_F16  ? 0x1p-11
+           : dtype == STITCH_DTYPE_BF16 ? 0x1p-8
+                                        : 0x1p-22;
 }
 
-/* ---- one product ---------------------------------------------------------------------------------------------------- */
+/* ---- one product ----------------------------------------------------------------------------------------------------
+ */
 
 typedef struct matrix {
     int dtype;
@@ -83,7 +88,8 @@ typedef struct matrix {
     double *v;
 } matrix;
 
-static void matrix_make(matrix *x, const char *dtype, size_t rows, size_t cols, size_t ld, size_t stride, size_t batch, uint64_t *seed)
+static void matrix_make(matrix *x, const char *dtype, size_t rows, size_t cols, size_t ld, size_t stride, size_t batch,
+                        uint64_t *seed)
 {
     x->dtype = stitch_dtype_parse(dtype);
     CHECK(x->dtype);
@@ -117,25 +123,33 @@ static double activate(double v, const char *epilogue)
 
 static void describe_case(const gemm_case *g, char *out, size_t size)
 {
-    snprintf(out, size, "%s x %s -> %s, d %s, bias %s, %d x %d x %d, trans %d %d, pad %d %d %d %d, batch %d/%d, alpha %g beta %g, %s, %s", g->a, g->b,
-             g->c, g->d ? g->d : "none", g->bias ? g->bias : "none", g->m, g->n, g->k, g->trans_a, g->trans_b, g->pad_a, g->pad_b, g->pad_c, g->pad_d,
-             g->batch, g->heads, g->alpha, g->beta, g->epilogue ? g->epilogue : "none", g->compute ? g->compute : "default");
+    snprintf(out, size,
+             "%s x %s -> %s, d %s, bias %s, %d x %d x %d, trans %d %d, pad %d %d %d %d, batch %d/%d, alpha %g beta %g, "
+             "%s, %s",
+             g->a, g->b, g->c, g->d ? g->d : "none", g->bias ? g->bias : "none", g->m, g->n, g->k, g->trans_a,
+             g->trans_b, g->pad_a, g->pad_b, g->pad_c, g->pad_d, g->batch, g->heads, g->alpha, g->beta,
+             g->epilogue ? g->epilogue : "none", g->compute ? g->compute : "default");
 }
 
-static void make_plan(const gemm_case *g, const matrix *a, const matrix *b, const matrix *c, const matrix *d, stitch__buf *plan)
+static void make_plan(const gemm_case *g, const matrix *a, const matrix *b, const matrix *c, const matrix *d,
+                      stitch__buf *plan)
 {
     stitch__buf_printf(plan, "{\"stitch\": 1, \"run\": [");
     if (g->d && strcmp(g->d, "same") == 0) /* c starts as a copy of what d holds */
         stitch__buf_printf(plan, "{\"copy\": {\"from\": \"d\", \"to\": \"c\"}}, ");
-    stitch__buf_printf(plan, "{\"gemm\": {\"a\": \"a\", \"b\": \"b\", \"c\": \"c\", \"m\": %d, \"n\": %d, \"k\": %d, \"lda\": %zu, \"ldb\": %zu, \"ldc\": %zu", g->m, g->n,
-                       g->k, a->ld, b->ld, c->ld);
-    stitch__buf_printf(plan, ", \"trans_a\": %s, \"trans_b\": %s, \"alpha\": %.17g", g->trans_a ? "true" : "false", g->trans_b ? "true" : "false", g->alpha);
+    stitch__buf_printf(plan,
+                       "{\"gemm\": {\"a\": \"a\", \"b\": \"b\", \"c\": \"c\", \"m\": %d, \"n\": %d, \"k\": %d, "
+                       "\"lda\": %zu, \"ldb\": %zu, \"ldc\": %zu",
+                       g->m, g->n, g->k, a->ld, b->ld, c->ld);
+    stitch__buf_printf(plan, ", \"trans_a\": %s, \"trans_b\": %s, \"alpha\": %.17g", g->trans_a ? "true" : "false",
+                       g->trans_b ? "true" : "false", g->alpha);
     if (g->beta != 0)
         stitch__buf_printf(plan, ", \"beta\": %.17g", g->beta);
     if (g->d && strcmp(g->d, "same") != 0)
         stitch__buf_printf(plan, ", \"d\": \"d\", \"ldd\": %zu", d->ld);
     if (g->batch) {
-        stitch__buf_printf(plan, ", \"batch\": %d, \"stride_a\": %zu, \"stride_b\": %zu, \"stride_c\": %zu", g->batch, a->stride, b->stride, c->stride);
+        stitch__buf_printf(plan, ", \"batch\": %d, \"stride_a\": %zu, \"stride_b\": %zu, \"stride_c\": %zu", g->batch,
+                           a->stride, b->stride, c->stride);
         if (g->d && strcmp(g->d, "same") != 0)
             stitch__buf_printf(plan, ", \"stride_d\": %zu", d->stride);
     }
@@ -148,21 +162,25 @@ static void make_plan(const gemm_case *g, const matrix *a, const matrix *b, cons
     stitch__buf_puts(plan, "}}]}");
 }
 
-static void compare(const gemm_case *g, const matrix *a, const matrix *b, const matrix *c, const matrix *d, const matrix *bias, const void *got,
-                    const void *before, const char *what)
+static void compare(const gemm_case *g, const matrix *a, const matrix *b, const matrix *c, const matrix *d,
+                    const matrix *bias, const void *got, const void *before, const char *what)
 {
     int batches = g->batch ? g->batch : 1;
     size_t size = stitch_dtype_size(c->dtype);
     bool *written = calloc(c->elements, sizeof(bool));
-    double eps = epsilon(c->dtype), sum_eps = g->compute && strcmp(g->compute, "f16") == 0 ? 0x1p-10 : epsilon(a->dtype == STITCH_DTYPE_F64 ? a->dtype : STITCH_DTYPE_F32);
+    double eps = epsilon(c->dtype), sum_eps = g->compute && strcmp(g->compute, "f16") == 0
+                                                  ? 0x1p-10
+                                                  : epsilon(a->dtype == STITCH_DTYPE_F64 ? a->dtype : STITCH_DTYPE_F32);
     CHECK(written);
     for (int l = 0; l < batches; l++) {
         for (int i = 0; i < g->m; i++) {
             for (int j = 0; j < g->n; j++) {
                 double sum = 0, mass = 0;
                 for (int p = 0; p < g->k; p++) {
-                    double x = a->v[(size_t)l * a->stride + (g->trans_a ? (size_t)p * a->ld + (size_t)i : (size_t)i * a->ld + (size_t)p)];
-                    double y = b->v[(size_t)l * b->stride + (g->trans_b ? (size_t)j * b->ld + (size_t)p : (size_t)p * b->ld + (size_t)j)];
+                    double x = a->v[(size_t)l * a->stride +
+                                    (g->trans_a ? (size_t)p * a->ld + (size_t)i : (size_t)i * a->ld + (size_t)p)];
+                    double y = b->v[(size_t)l * b->stride +
+                                    (g->trans_b ? (size_t)j * b->ld + (size_t)p : (size_t)p * b->ld + (size_t)j)];
                     sum += x * y;
                     mass += fabs(x * y);
                 }
@@ -173,8 +191,10 @@ static void compare(const gemm_case *g, const matrix *a, const matrix *b, const 
                     v += bias->v[j];
                 size_t at = (size_t)l * c->stride + (size_t)i * c->ld + (size_t)j;
                 double want = activate(v, g->epilogue), is = load(c->dtype, got, at);
-                /* roundings of the sum, of the result, and of what is stored in between when the epilogue is a kernel of its own */
-                double slack = 4 * sum_eps * fabs(g->alpha) * mass + 2.5 * eps * (fabs(want) + fabs(g->alpha * sum)) + (g->epilogue ? 2e-3 * eps / 0x1p-11 : 0) + 1e-7 * (eps > 1e-14);
+                /* roundings of the sum, of the result, and of what is stored in between when the epilogue is a kernel
+                 * of its own */
+                double slack = 4 * sum_eps * fabs(g->alpha) * mass + 2.5 * eps * (fabs(want) + fabs(g->alpha * sum)) +
+                               (g->epilogue ? 2e-3 * eps / 0x1p-11 : 0) + 1e-7 * (eps > 1e-14);
                 written[at] = true;
                 if (!(fabs(is - want) <= slack))
                     FAIL("%s: c[%d][%d,%d] is %.9g, expected %.9g within %.3g", what, l, i, j, is, want, slack);
@@ -194,7 +214,8 @@ static void run_case(const gemm_case *g)
     matrix a = {0}, b = {0}, c = {0}, d = {0}, bias = {0};
     size_t batches = g->batch ? (size_t)g->batch : 1;
     size_t rows_a = (size_t)(g->trans_a ? g->k : g->m), cols_a = (size_t)(g->trans_a ? g->m : g->k);
-    size_t rows_b = (size_t)(g->trans_b ? g->n : g->k), cols_b = (size_t)(g->trans_b ? g->k : g->n), m = (size_t)g->m, n = (size_t)g->n;
+    size_t rows_b = (size_t)(g->trans_b ? g->n : g->k), cols_b = (size_t)(g->trans_b ? g->k : g->n), m = (size_t)g->m,
+           n = (size_t)g->n;
     size_t lda = (g->heads == 1 ? cols_a * batches : cols_a) + (size_t)g->pad_a, ldb = cols_b + (size_t)g->pad_b;
     size_t ldc = (g->heads == 1 ? n * batches : n) + (size_t)g->pad_c, ldd = n + (size_t)g->pad_d;
     char what[400], iface[600];
@@ -212,8 +233,10 @@ static void run_case(const gemm_case *g)
     matrix_make(&bias, g->bias ? g->bias : "f32", 1, n, n, 0, 1, &seed);
     stitch__buf_init(&plan, NULL);
     make_plan(g, &a, &b, &c, &d, &plan);
-    snprintf(iface, sizeof(iface), "Z=1; input a %s %zu; weight b %s %zu; input d %s %zu; weight bias %s %zu; output c %s %zu", g->a, a.elements, g->b,
-             b.elements, stitch_dtype_name(d.dtype), d.elements, g->bias ? g->bias : "f32", n, g->c, c.elements);
+    snprintf(iface, sizeof(iface),
+             "Z=1; input a %s %zu; weight b %s %zu; input d %s %zu; weight bias %s %zu; output c %s %zu", g->a,
+             a.elements, g->b, b.elements, stitch_dtype_name(d.dtype), d.elements, g->bias ? g->bias : "f32", n, g->c,
+             c.elements);
     rig_open(&r, iface, "", plan.data, NULL);
     rig_set(&r, "a", a.data, a.elements * stitch_dtype_size(a.dtype));
     rig_set(&r, "b", b.data, b.elements * stitch_dtype_size(b.dtype));
@@ -248,7 +271,8 @@ static void run_cases(const gemm_case *cases, size_t count)
         run_case(&cases[i]);
 }
 
-/* ---- tables --------------------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------------------------------
+ */
 
 TEST(types)
 {
@@ -281,8 +305,10 @@ TEST(eight_bit_floats)
         {"f8e4m3", "f8e4m3", "bf16", .m = 48, .n = 64, .k = 80, .trans_b = true, .alpha = 0.5},
         {"f8e5m2", "f8e4m3", "f32", .m = 48, .n = 64, .k = 80, .trans_b = true, .alpha = 1},
         {"f8e4m3", "f8e5m2", "f16", .m = 48, .n = 64, .k = 80, .trans_b = true, .alpha = 1},
-        {"f8e4m3", "f8e4m3", "f32", .bias = "f32", .m = 48, .n = 64, .k = 80, .trans_b = true, .alpha = 1, .epilogue = "gelu"},
-        {"f8e4m3", "f8e4m3", "f16", .bias = "f16", .m = 48, .n = 64, .k = 80, .trans_b = true, .alpha = 1, .epilogue = "relu"},
+        {"f8e4m3", "f8e4m3", "f32", .bias = "f32", .m = 48, .n = 64, .k = 80, .trans_b = true, .alpha = 1,
+         .epilogue = "gelu"},
+        {"f8e4m3", "f8e4m3", "f16", .bias = "f16", .m = 48, .n = 64, .k = 80, .trans_b = true, .alpha = 1,
+         .epilogue = "relu"},
         {"f8e4m3", "f8e4m3", "f32", "f16", "bf16", .m = 48, .n = 64, .k = 80, .trans_b = true, .alpha = 1, .beta = 1},
     };
     need_device();
@@ -298,7 +324,8 @@ TEST(layouts)
     for (size_t t = 0; t < STITCH__COUNT(types); t++) {
         for (int trans = 0; trans < 4; trans++) {
             for (int odd = 0; odd < 2; odd++) {
-                gemm_case g = {types[t][0], types[t][0], types[t][1], .m = odd ? 21 : 40, .n = odd ? 35 : 56, .k = odd ? 19 : 72, .alpha = 1};
+                gemm_case g = {types[t][0],        types[t][0],        types[t][1], .m = odd ? 21 : 40,
+                               .n = odd ? 35 : 56, .k = odd ? 19 : 72, .alpha = 1};
                 g.trans_a = trans & 1;
                 g.trans_b = trans & 2;
                 run_case(&g);
@@ -316,11 +343,14 @@ TEST(batches)
         {"f16", "f16", "f16", .m = 16, .n = 24, .k = 32, .batch = 1, .alpha = 1},
         {"f16", "f16", "f16", .m = 16, .n = 24, .k = 32, .batch = 5, .heads = 1, .alpha = 0.125, .trans_b = true},
         {"f16", "f16", "f32", .m = 16, .n = 24, .k = 32, .batch = 5, .heads = 2, .alpha = 1, .trans_b = true},
-        {"f32", "f32", "f32", .m = 13, .n = 11, .k = 7, .batch = 3, .pad_a = 1, .pad_b = 2, .pad_c = 3, .alpha = 1, .trans_a = true},
+        {"f32", "f32", "f32", .m = 13, .n = 11, .k = 7, .batch = 3, .pad_a = 1, .pad_b = 2, .pad_c = 3, .alpha = 1,
+         .trans_a = true},
         {"f64", "f64", "f64", .m = 16, .n = 24, .k = 32, .batch = 3, .alpha = 1},
-        {"f32", "f32", "f32", "f32", "f32", .m = 16, .n = 24, .k = 32, .batch = 3, .alpha = 1, .beta = 2, .epilogue = "relu"},
+        {"f32", "f32", "f32", "f32", "f32", .m = 16, .n = 24, .k = 32, .batch = 3, .alpha = 1, .beta = 2,
+         .epilogue = "relu"},
         {"f16", "f16", "f16", NULL, "f32", .m = 16, .n = 24, .k = 32, .batch = 4, .alpha = 1, .epilogue = "gelu"},
-        {"f64", "f64", "f64", "f64", "f64", .m = 16, .n = 24, .k = 32, .batch = 4, .pad_d = 2, .alpha = 1, .beta = 1, .epilogue = "gelu"},
+        {"f64", "f64", "f64", "f64", "f64", .m = 16, .n = 24, .k = 32, .batch = 4, .pad_d = 2, .alpha = 1, .beta = 1,
+         .epilogue = "gelu"},
     };
     run_cases(cases, STITCH__COUNT(cases));
 }
@@ -328,14 +358,16 @@ TEST(batches)
 /* Bias, residual and epilogue in all combinations of their types. */
 TEST(epilogues)
 {
-    static const char *const results[][2] = {{"f32", "f32"}, {"f16", "f16"}, {"f16", "f32"}, {"bf16", "bf16"}, {"bf16", "f32"}, {"f64", "f64"}};
+    static const char *const results[][2] = {{"f32", "f32"},   {"f16", "f16"},  {"f16", "f32"},
+                                             {"bf16", "bf16"}, {"bf16", "f32"}, {"f64", "f64"}};
     static const char *const others[] = {NULL, "f32", "f16", "bf16"};
     static const char *const acts[] = {NULL, "relu", "gelu"};
     need_device();
     for (size_t t = 0; t < STITCH__COUNT(results); t++) {
         bool f64 = strcmp(results[t][1], "f64") == 0;
         for (size_t k = 0; k < 4 * 4 * 3; k++) {
-            gemm_case g = {results[t][0], results[t][0], results[t][1], .m = 32, .n = 48, .k = 64, .trans_b = true, .alpha = 0.5};
+            gemm_case g = {results[t][0], results[t][0], results[t][1],   .m = 32,
+                           .n = 48,       .k = 64,       .trans_b = true, .alpha = 0.5};
             g.bias = others[k % 4];
             g.d = others[k / 4 % 4];
             g.epilogue = acts[k / 16];
@@ -361,7 +393,8 @@ TEST(scaling_and_residuals)
         {"f32", "f32", "f32", "f32", .m = 32, .n = 48, .k = 64, .alpha = 0, .beta = 1},
         {"f16", "f16", "f16", "f16", .m = 33, .n = 47, .k = 65, .alpha = 1, .beta = 1, .compute = "f16"},
         {"f16", "f16", "f16", NULL, "f16", .m = 32, .n = 48, .k = 64, .alpha = 1, .compute = "f16", .epilogue = "relu"},
-        {"f32", "f32", "f32", NULL, "f32", .m = 32, .n = 48, .k = 64, .alpha = 1, .compute = "tf32", .epilogue = "gelu"},
+        {"f32", "f32", "f32", NULL, "f32", .m = 32, .n = 48, .k = 64, .alpha = 1, .compute = "tf32",
+         .epilogue = "gelu"},
     };
     run_cases(cases, STITCH__COUNT(cases));
 }
@@ -369,7 +402,8 @@ TEST(scaling_and_residuals)
 /* Strict float32 does not round its operands to TF32: 1 + 2^-12 is kept. */
 TEST(strict_float32_is_strict)
 {
-    static const char plan[] = "{\"stitch\": 1, \"run\": [{\"gemm\": {\"a\": \"a\", \"b\": \"b\", \"c\": \"c\", \"m\": 64, \"n\": 64, \"k\": 64, \"compute\": \"%s\"}}]}";
+    static const char plan[] = "{\"stitch\": 1, \"run\": [{\"gemm\": {\"a\": \"a\", \"b\": \"b\", \"c\": \"c\", \"m\": "
+                               "64, \"n\": 64, \"k\": 64, \"compute\": \"%s\"}}]}";
     static float a[64 * 64], b[64 * 64], c[64 * 64];
     need_device();
     for (int i = 0; i < 64 * 64; i++) {
@@ -394,8 +428,10 @@ TEST(strict_float32_is_strict)
 /* Shapes that change with a loop variable: as many products as there are shapes. */
 TEST(shapes_from_loops)
 {
-    static const char plan[] = "{\"stitch\": 1, \"run\": [{\"fill\": {\"buffer\": \"c\", \"value\": 0}}, {\"repeat\": {\"var\": \"t\", \"count\": 4, \"steps\": ["
-                               "{\"gemm\": {\"a\": \"a\", \"b\": \"b\", \"c\": \"c + 64*t\", \"m\": 8, \"n\": 8, \"k\": \"8*(t + 1)\", \"lda\": 32, \"ldb\": 8}}]}}]}";
+    static const char plan[] = "{\"stitch\": 1, \"run\": [{\"fill\": {\"buffer\": \"c\", \"value\": 0}}, {\"repeat\": "
+                               "{\"var\": \"t\", \"count\": 4, \"steps\": ["
+                               "{\"gemm\": {\"a\": \"a\", \"b\": \"b\", \"c\": \"c + 64*t\", \"m\": 8, \"n\": 8, "
+                               "\"k\": \"8*(t + 1)\", \"lda\": 32, \"ldb\": 8}}]}}]}";
     static float a[8 * 32], b[32 * 8], c[4 * 64];
     rig r;
     need_device();
@@ -439,13 +475,15 @@ TEST(epilogue_kernel)
         CUdeviceptr c = mem[0], d = k / 192 & 1 ? mem[1] : 0, bias = k / 384 ? mem[2] : 0;
         long long ldc = LDC, stride_c = ROWS * LDC, ldd = LDD, stride_d = ROWS * LDD, rows = ROWS, cols = COLS;
         double beta = -1.5;
-        void *args[] = {&c, &type[0], &ldc, &stride_c, &d, &type[1], &ldd, &stride_d, &beta, &bias, &type[2], &rows, &cols, &act};
+        void *args[] = {&c,        &type[0], &ldc,  &stride_c, &d,    &type[1], &ldd,
+                        &stride_d, &beta,    &bias, &type[2],  &rows, &cols,    &act};
         for (int i = 0; i < 3; i++) {
             for (int e = 0; e < ROOM; e++)
                 store(type[i], host[i], (size_t)e, in[i][e] = draw(&seed));
             CHECK_INT(dev->drv->MemcpyHtoD(mem[i], host[i], sizeof(host[i])), CUDA_SUCCESS);
         }
-        CHECK_INT(dev->drv->LaunchKernel(module.kernels[index], 1, BATCH, 1, 256, 1, 1, 0, NULL, args, NULL), CUDA_SUCCESS);
+        CHECK_INT(dev->drv->LaunchKernel(module.kernels[index], 1, BATCH, 1, 256, 1, 1, 0, NULL, args, NULL),
+                  CUDA_SUCCESS);
         CHECK_INT(dev->drv->MemcpyDtoH(out, mem[0], sizeof(out)), CUDA_SUCCESS);
         for (int e = 0; e < ROOM; e++) {
             int l = e / (ROWS * LDC), row = e / LDC % ROWS, col = e % LDC;
@@ -479,5 +517,5 @@ TEST(the_context_closes)
     ctx = NULL;
 }
 
-TEST_MAIN(RUN(types), RUN(eight_bit_floats), RUN(layouts), RUN(batches), RUN(epilogues), RUN(scaling_and_residuals), RUN(strict_float32_is_strict),
-          RUN(shapes_from_loops), RUN(epilogue_kernel), RUN(the_context_closes))
+TEST_MAIN(RUN(types), RUN(eight_bit_floats), RUN(layouts), RUN(batches), RUN(epilogues), RUN(scaling_and_residuals),
+          RUN(strict_float32_is_strict), RUN(shapes_from_loops), RUN(epilogue_kernel), RUN(the_context_closes))

@@ -12,14 +12,19 @@ static int evaluate(const char *text, int64_t *out, stitch_error **err)
         const char *name;
         int64_t value;
         int state;
-    } known[] = {{"B", 128, STITCH__SYMBOL_FIXED}, {"T", 512, STITCH__SYMBOL_FIXED}, {"C", 768, STITCH__SYMBOL_FIXED},
-                 {"t", 3, STITCH__SYMBOL_LOOP},    {"big", INT64_C(1) << 62, STITCH__SYMBOL_FIXED}, {"w.x", 7, STITCH__SYMBOL_FIXED}};
+    } known[] = {{"B", 128, STITCH__SYMBOL_FIXED},
+                 {"T", 512, STITCH__SYMBOL_FIXED},
+                 {"C", 768, STITCH__SYMBOL_FIXED},
+                 {"t", 3, STITCH__SYMBOL_LOOP},
+                 {"big", INT64_C(1) << 62, STITCH__SYMBOL_FIXED},
+                 {"w.x", 7, STITCH__SYMBOL_FIXED}};
     stitch__arena arena = {0};
     stitch__symbols symbols = {.arena = &arena};
     stitch__symbol_value values[64] = {{0}};
     stitch__expr *e;
     for (size_t i = 0; i < STITCH__COUNT(known); i++)
-        values[stitch__symbol(&symbols, known[i].name, strlen(known[i].name))] = (stitch__symbol_value){known[i].value, known[i].state};
+        values[stitch__symbol(&symbols, known[i].name, strlen(known[i].name))] =
+            (stitch__symbol_value){known[i].value, known[i].state};
     int rc = stitch__expr_parse(&arena, &symbols, text, strlen(text), &e, err);
     stitch__env env = {NULL, &symbols, values, 1};
     if (rc == STITCH_OK)
@@ -110,7 +115,8 @@ TEST(errors)
         {"B < T < C", STITCH_E_FORMAT, "column 7: expected an operator or the end"},
         {"min(B)", STITCH_E_FORMAT, "column 6: expected ',': functions take two arguments"},
         {"min(B, T, C)", STITCH_E_FORMAT, "column 9: expected ')': functions take two arguments"},
-        {"sqrt(C, 2)", STITCH_E_FORMAT, "column 1: there is no such function; there are min, max, ceil_div and align_up"},
+        {"sqrt(C, 2)", STITCH_E_FORMAT,
+         "column 1: there is no such function; there are min, max, ceil_div and align_up"},
         {"B & T", STITCH_E_FORMAT, "column 3: expected an operator or the end"},
         {"99999999999999999999", STITCH_E_FORMAT, "column 1: the number does not fit into 64 bits"},
         {"C/(T - 512)", STITCH_E_VALIDATE, "column 2: division by zero"},
@@ -131,7 +137,8 @@ TEST(errors)
         int64_t got = 0;
         int rc = evaluate(cases[i].text, &got, &err);
         if (rc != cases[i].code || !strstr(stitch_error_message(err), cases[i].part))
-            FAIL("%s: %s \"%s\", expected %s", cases[i].text, stitch_status_name(rc), stitch_error_message(err), cases[i].part);
+            FAIL("%s: %s \"%s\", expected %s", cases[i].text, stitch_status_name(rc), stitch_error_message(err),
+                 cases[i].part);
         stitch_error_free(err);
     }
 }
@@ -156,10 +163,12 @@ TEST(limits)
         size_t count;
         int code;
     } cases[] = {
-        {"(", "1", ")", 60, STITCH_OK},          {"(", "1", ")", 64, STITCH_E_FORMAT},   {"(", "1", ")", 500, STITCH_E_FORMAT},
-        {"1+(", "1", ")", 60, STITCH_OK},        {"1+(", "1", ")", 200, STITCH_E_FORMAT}, {"-", "1", "", 64, STITCH_OK},
-        {"-", "1", "", 65, STITCH_E_FORMAT},     {"+", "1", "", 1000, STITCH_OK},        {"1+", "1", "", 511, STITCH_OK},
-        {"1+", "1", "", 512, STITCH_E_LIMIT},    {"min(1,", "1", ")", 60, STITCH_OK},    {"min(1,", "1", ")", 100, STITCH_E_FORMAT},
+        {"(", "1", ")", 60, STITCH_OK},          {"(", "1", ")", 64, STITCH_E_FORMAT},
+        {"(", "1", ")", 500, STITCH_E_FORMAT},   {"1+(", "1", ")", 60, STITCH_OK},
+        {"1+(", "1", ")", 200, STITCH_E_FORMAT}, {"-", "1", "", 64, STITCH_OK},
+        {"-", "1", "", 65, STITCH_E_FORMAT},     {"+", "1", "", 1000, STITCH_OK},
+        {"1+", "1", "", 511, STITCH_OK},         {"1+", "1", "", 512, STITCH_E_LIMIT},
+        {"min(1,", "1", ")", 60, STITCH_OK},     {"min(1,", "1", ")", 100, STITCH_E_FORMAT},
     };
     for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
         stitch_error *err = NULL;
@@ -218,8 +227,8 @@ TEST(half_precision)
     };
     for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
         if (stitch__f16_bits(cases[i].v) != cases[i].f16 || stitch__bf16_bits(cases[i].v) != cases[i].bf16)
-            FAIL("%a: got %04x %04x, expected %04x %04x", cases[i].v, stitch__f16_bits(cases[i].v), stitch__bf16_bits(cases[i].v), cases[i].f16,
-                 cases[i].bf16);
+            FAIL("%a: got %04x %04x, expected %04x %04x", cases[i].v, stitch__f16_bits(cases[i].v),
+                 stitch__bf16_bits(cases[i].v), cases[i].f16, cases[i].bf16);
     }
     for (unsigned b = 0; b < 0x7c00; b++)
         CHECK_INT(stitch__f16_bits(stitch__f16_value((uint16_t)b)), b);
@@ -232,7 +241,8 @@ TEST(interface_calls)
     stitch_error *err = NULL;
     stitch_context *ctx;
     stitch_interface *i;
-    static const char *const shape[] = {"B", "T", "C"}, *const bad[] = {"B +"}, *const unknown[] = {"Q"}, *const zero[] = {"B - T"};
+    static const char *const shape[] = {"B", "T", "C"}, *const bad[] = {"B +"}, *const unknown[] = {"Q"},
+                             *const zero[] = {"B - T"};
     CHECK_OK(stitch_context_new(&ctx, NULL, &err));
     CHECK_OK(stitch_interface_new(ctx, &i, &err));
     CHECK_OK(stitch_interface_set_dim(i, "B", 2, &err));
@@ -240,15 +250,22 @@ TEST(interface_calls)
     CHECK_OK(stitch_interface_set_dim(i, "C", 5, &err));
     CHECK_OK(stitch_interface_add_tensor(i, STITCH_TENSOR_INPUT, "x", STITCH_DTYPE_F16, 3, shape, &err));
     CHECK_OK(stitch_interface_add_tensor(i, STITCH_TENSOR_OUTPUT, "s", STITCH_DTYPE_F32, 0, NULL, &err));
-    CHECK_ERR(stitch_interface_add_tensor(i, STITCH_TENSOR_INPUT, "x", STITCH_DTYPE_F16, 3, shape, &err), STITCH_E_INVALID, "already a dim or tensor");
-    CHECK_ERR(stitch_interface_add_tensor(i, STITCH_TENSOR_INPUT, "B", STITCH_DTYPE_F16, 3, shape, &err), STITCH_E_INVALID, "already a dim or tensor");
-    CHECK_ERR(stitch_interface_add_tensor(i, STITCH_TENSOR_INPUT, "1x", STITCH_DTYPE_F16, 3, shape, &err), STITCH_E_INVALID, "tensor name '1x'");
-    CHECK_ERR(stitch_interface_add_tensor(i, 9, "y", STITCH_DTYPE_F16, 3, shape, &err), STITCH_E_INVALID, "role 9 is not known");
+    CHECK_ERR(stitch_interface_add_tensor(i, STITCH_TENSOR_INPUT, "x", STITCH_DTYPE_F16, 3, shape, &err),
+              STITCH_E_INVALID, "already a dim or tensor");
+    CHECK_ERR(stitch_interface_add_tensor(i, STITCH_TENSOR_INPUT, "B", STITCH_DTYPE_F16, 3, shape, &err),
+              STITCH_E_INVALID, "already a dim or tensor");
+    CHECK_ERR(stitch_interface_add_tensor(i, STITCH_TENSOR_INPUT, "1x", STITCH_DTYPE_F16, 3, shape, &err),
+              STITCH_E_INVALID, "tensor name '1x'");
+    CHECK_ERR(stitch_interface_add_tensor(i, 9, "y", STITCH_DTYPE_F16, 3, shape, &err), STITCH_E_INVALID,
+              "role 9 is not known");
     CHECK_ERR(stitch_interface_add_tensor(i, 0, "y", 99, 3, shape, &err), STITCH_E_INVALID, "dtype 99 is not known");
     CHECK_ERR(stitch_interface_add_tensor(i, 0, "y", STITCH_DTYPE_F16, 9, shape, &err), STITCH_E_INVALID, "rank 9");
-    CHECK_ERR(stitch_interface_add_tensor(i, 0, "y", STITCH_DTYPE_F16, 1, bad, &err), STITCH_E_FORMAT, "tensor y: shape[0]: \"B +\", column 4");
-    CHECK_ERR(stitch_interface_add_tensor(i, 0, "y", STITCH_DTYPE_F16, 1, unknown, &err), STITCH_E_INVALID, "'Q' is not known");
-    CHECK_ERR(stitch_interface_add_tensor(i, 0, "y", STITCH_DTYPE_F16, 1, zero, &err), STITCH_E_INVALID, "shape[0] is -1");
+    CHECK_ERR(stitch_interface_add_tensor(i, 0, "y", STITCH_DTYPE_F16, 1, bad, &err), STITCH_E_FORMAT,
+              "tensor y: shape[0]: \"B +\", column 4");
+    CHECK_ERR(stitch_interface_add_tensor(i, 0, "y", STITCH_DTYPE_F16, 1, unknown, &err), STITCH_E_INVALID,
+              "'Q' is not known");
+    CHECK_ERR(stitch_interface_add_tensor(i, 0, "y", STITCH_DTYPE_F16, 1, zero, &err), STITCH_E_INVALID,
+              "shape[0] is -1");
     CHECK_ERR(stitch_interface_set_dim(i, "x", 4, &err), STITCH_E_INVALID, "already a dim or tensor");
     CHECK_ERR(stitch_interface_set_dim(i, "B", 0, &err), STITCH_E_INVALID, "dim B is 0");
     CHECK_INT(stitch_interface_tensor_count(i), 2);

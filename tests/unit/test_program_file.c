@@ -9,12 +9,16 @@
 
 #define IFACE "B=4 C=64; input x f64 B,C; weight w f64 C,C; weight b f64 C; output y f64 B,C"
 #define PLAN                                                                                                           \
-    "{\"stitch\": 1, \"let\": {\"N\": \"B*C\"}, \"buffers\": {\"h\": {\"dtype\": \"f64\", \"shape\": [\"B\", \"C\"]}}, \"run\": ["                         \
-    "{\"kernel\": \"twice\", \"grid\": [1], \"block\": [64], \"args\": [\"x\", \"h\", {\"i32\": \"N\"}, {\"f64\": 0.1}]}, "                               \
-    "{\"gemm\": {\"a\": \"h\", \"b\": \"w\", \"c\": \"y\", \"m\": \"B\", \"n\": \"C\", \"k\": \"C\", \"bias\": \"b\", \"compute\": \"f64\"}}]}"
+    "{\"stitch\": 1, \"let\": {\"N\": \"B*C\"}, \"buffers\": {\"h\": {\"dtype\": \"f64\", \"shape\": [\"B\", "         \
+    "\"C\"]}}, \"run\": ["                                                                                             \
+    "{\"kernel\": \"twice\", \"grid\": [1], \"block\": [64], \"args\": [\"x\", \"h\", {\"i32\": \"N\"}, {\"f64\": "    \
+    "0.1}]}, "                                                                                                         \
+    "{\"gemm\": {\"a\": \"h\", \"b\": \"w\", \"c\": \"y\", \"m\": \"B\", \"n\": \"C\", \"k\": \"C\", \"bias\": "       \
+    "\"b\", \"compute\": \"f64\"}}]}"
 
-static const char source[] = "__global__ void twice(const double *x, double *h, int n, double f)\n{\n"
-                             "    for (int i = threadIdx.x; i < n; i += blockDim.x) h[i] = 2 * x[i] * f; // \"quoted\" \\ \xc3\xa9\n}\n";
+static const char source[] =
+    "__global__ void twice(const double *x, double *h, int n, double f)\n{\n"
+    "    for (int i = threadIdx.x; i < n; i += blockDim.x) h[i] = 2 * x[i] * f; // \"quoted\" \\ \xc3\xa9\n}\n";
 
 static stitch_program *new_program(stitch_context *ctx, const char *arch)
 {
@@ -113,7 +117,8 @@ TEST(images)
     CHECK_INT(back->compiled_count, 2);
     for (size_t i = 0; i < 2; i++) {
         size_t want, got;
-        const void *a = stitch_image_data(p->compiled[i].image, &want), *b = stitch_image_data(back->compiled[i].image, &got);
+        const void *a = stitch_image_data(p->compiled[i].image, &want),
+                   *b = stitch_image_data(back->compiled[i].image, &got);
         CHECK_INT(got, want);
         CHECK(memcmp(a, b, want) == 0);
         CHECK(back->compiled[i].helpers); /* a product of doubles has no bias in cuBLASLt */
@@ -152,7 +157,8 @@ TEST(edited_files)
         int code;
         const char *part;
     } cases[] = {
-        {"stitch_program_file", "2", STITCH_E_UNSUPPORTED, "the program file has version 2, this library reads version 1"},
+        {"stitch_program_file", "2", STITCH_E_UNSUPPORTED,
+         "the program file has version 2, this library reads version 1"},
         {"stitch_program_file", NULL, STITCH_E_FORMAT, "'stitch_program_file' is missing"},
         {"extra", "1", STITCH_E_FORMAT, "unknown key 'extra'"},
         {"hash", "\"00\"", STITCH_E_FORMAT, "do not have the stated hash"},
@@ -164,19 +170,22 @@ TEST(edited_files)
         {"plan/run/0/grid", "[2]", STITCH_E_FORMAT, "do not have the stated hash"},
         {"plan/run/0/gird", "[2]", STITCH_E_FORMAT, "run[0]: unknown key 'gird'; did you mean 'grid'?"},
         {"interface", "[]", STITCH_E_FORMAT, "interface: expected an object, found a list"},
-        {"interface/dims/B", "0", STITCH_E_FORMAT, "interface.dims.B: a dim has a plain name and an integer of at least 1"},
+        {"interface/dims/B", "0", STITCH_E_FORMAT,
+         "interface.dims.B: a dim has a plain name and an integer of at least 1"},
         {"interface/dims/x", "3", STITCH_E_FORMAT, "interface.tensors[0]: there is already a dim or tensor named 'x'"},
         {"interface/dims", "7", STITCH_E_FORMAT, "interface.dims: expected an object"},
         {"interface/tensors", "{}", STITCH_E_FORMAT, "interface.tensors: expected a list"},
         {"interface/tensors/0", "[]", STITCH_E_FORMAT, "interface.tensors[0]: expected an object"},
         {"interface/tensors/0/role", "\"sink\"", STITCH_E_FORMAT, "role 'sink' is not known"},
         {"interface/tensors/0/dtype", "\"f99\"", STITCH_E_FORMAT, "dtype 'f99' is not known"},
-        {"interface/tensors/0/shape", "[\"B +\"]", STITCH_E_FORMAT, "interface.tensors[0]: tensor x: shape[0]: \"B +\", column 4"},
+        {"interface/tensors/0/shape", "[\"B +\"]", STITCH_E_FORMAT,
+         "interface.tensors[0]: tensor x: shape[0]: \"B +\", column 4"},
         {"interface/tensors/0/shape", "[\"B*0\"]", STITCH_E_FORMAT, "shape[0] is 0"},
         {"interface/tensors/0/shape", "[1,2]", STITCH_E_FORMAT, "shape[0] must be a string"},
         {"interface/tensors/0/shape", "[\"B\"]", STITCH_E_VALIDATE, "run[0]" /* never: see below */},
         {"interface/tensors/3/name", "\"z\"", STITCH_E_VALIDATE, "run[1].gemm.c: there is no tensor or buffer 'y'"},
-        {"interface/tensors/1/shape", "[\"C\"]", STITCH_E_VALIDATE, "run[1].gemm.b: reaches 4096 elements from element 0 on, but w has 64"},
+        {"interface/tensors/1/shape", "[\"C\"]", STITCH_E_VALIDATE,
+         "run[1].gemm.b: reaches 4096 elements from element 0 on, but w has 64"},
         {"images", "7", STITCH_E_FORMAT, "images: expected a list of at most 64 images, found an integer"},
         {"images/0", "[]", STITCH_E_FORMAT, "images[0]: expected an object"},
         {"images/0/code", NULL, STITCH_E_FORMAT, "images[0].code: expected an object, found nothing"},
@@ -190,8 +199,10 @@ TEST(edited_files)
         {"images/0/code/meta/arch", "\"x86\"", STITCH_E_FORMAT, "images[0].code: "},
         {"images/0/code/meta/kernels", "[]", STITCH_E_VALIDATE, "run[0].kernel: the compiled code has no kernel twice"},
         {"images/0/code/meta/kernels/0/symbol", "\"other\"", STITCH_E_FORMAT, "images[0].code: "},
-        {"images/0/helpers/data", "\"AAAA\"", STITCH_E_FORMAT, "images[0].helpers: the code does not have the stated hash"},
-        {"images/0/helpers/meta/arch", "\"sm_80\"", STITCH_E_FORMAT, "images[0]: code and helpers are for different architectures"},
+        {"images/0/helpers/data", "\"AAAA\"", STITCH_E_FORMAT,
+         "images[0].helpers: the code does not have the stated hash"},
+        {"images/0/helpers/meta/arch", "\"sm_80\"", STITCH_E_FORMAT,
+         "images[0]: code and helpers are for different architectures"},
     };
     stitch_context *ctx = new_context(NULL);
     stitch_error *err = NULL;
@@ -202,7 +213,8 @@ TEST(edited_files)
     CHECK_OK(stitch_program_save_memory(p, &data, &size, &err));
     for (size_t k = 0; k < STITCH__COUNT(cases); k++) {
         char last[64];
-        json_t *root = json_loadb(data, size, 0, &e), *value = cases[k].value ? json_loads(cases[k].value, JSON_DECODE_ANY, &e) : NULL;
+        json_t *root = json_loadb(data, size, 0, &e),
+               *value = cases[k].value ? json_loads(cases[k].value, JSON_DECODE_ANY, &e) : NULL;
         json_t *at = follow(root, cases[k].path, last);
         CHECK(root && at && (value || !cases[k].value));
         if (json_is_array(at))
@@ -214,8 +226,10 @@ TEST(edited_files)
         char *text = stitch__json_dump(ctx, root, 0);
         int rc = stitch_program_load_memory(ctx, text, strlen(text), NULL, &back, &err);
         bool shape = strcmp(cases[k].part, "run[0]") == 0; /* x as one row: the kernel's pointers do not mind */
-        if (shape ? rc != STITCH_OK : (rc != cases[k].code || !strstr(stitch_error_message(err), cases[k].part) || back))
-            FAIL("%s: got %s \"%s\", expected \"%s\"", cases[k].path, stitch_status_name(rc), stitch_error_message(err), cases[k].part);
+        if (shape ? rc != STITCH_OK
+                  : (rc != cases[k].code || !strstr(stitch_error_message(err), cases[k].part) || back))
+            FAIL("%s: got %s \"%s\", expected \"%s\"", cases[k].path, stitch_status_name(rc), stitch_error_message(err),
+                 cases[k].part);
         stitch_program_free(back);
         stitch_error_free(err);
         err = NULL;
@@ -320,11 +334,15 @@ TEST(every_failed_allocation)
 {
     static const char *const plans[] = {
         PLAN,
-        "{\"stitch\": 1, \"buffers\": {\"h\": {\"dtype\": \"f64\", \"shape\": [\"B\", \"C\"]}}, \"run\": [{\"fill\": {\"buffer\": \"h\", \"value\": 0}, \"id\": \"a\"}, "
-        "{\"repeat\": {\"var\": \"t\", \"count\": 2, \"steps\": [{\"copy\": {\"from\": \"h\", \"to\": \"y + t\", \"count\": 1}}]}, \"after\": [\"a\"]}, "
+        "{\"stitch\": 1, \"buffers\": {\"h\": {\"dtype\": \"f64\", \"shape\": [\"B\", \"C\"]}}, \"run\": [{\"fill\": "
+        "{\"buffer\": \"h\", \"value\": 0}, \"id\": \"a\"}, "
+        "{\"repeat\": {\"var\": \"t\", \"count\": 2, \"steps\": [{\"copy\": {\"from\": \"h\", \"to\": \"y + t\", "
+        "\"count\": 1}}]}, \"after\": [\"a\"]}, "
         "{\"op\": {\"name\": \"f\", \"args\": [\"x\", {\"f32\": 1.5}], \"attrs\": {\"a\": [1]}}, \"after\": []}, "
-        "{\"kernel\": \"k\", \"grid\": [1], \"block\": [1], \"args\": [{\"tensor_map\": {\"buffer\": \"w\", \"shape\": [\"C\", \"C\"], \"box\": [8, 8]}}]}]}",
-        "{\"stitch\": 1, \"run\": [{\"kernel\": \"k\", \"grid\": [0], \"block\": [1], \"args\": [\"yy\", {\"i32\": \"Q\"}]}]}", /* findings */
+        "{\"kernel\": \"k\", \"grid\": [1], \"block\": [1], \"args\": [{\"tensor_map\": {\"buffer\": \"w\", \"shape\": "
+        "[\"C\", \"C\"], \"box\": [8, 8]}}]}]}",
+        "{\"stitch\": 1, \"run\": [{\"kernel\": \"k\", \"grid\": [0], \"block\": [1], \"args\": [\"yy\", {\"i32\": "
+        "\"Q\"}]}]}", /* findings */
     };
     static const int last[] = {STITCH_OK, STITCH_OK, STITCH_E_VALIDATE};
     for (size_t k = 0; k < STITCH__COUNT(plans); k++) {
@@ -358,4 +376,5 @@ TEST(every_failed_allocation)
     }
 }
 
-TEST_MAIN(RUN(round_trip), RUN(without_interface), RUN(images), RUN(edited_files), RUN(damaged_files), RUN(every_failed_allocation))
+TEST_MAIN(RUN(round_trip), RUN(without_interface), RUN(images), RUN(edited_files), RUN(damaged_files),
+          RUN(every_failed_allocation))

@@ -21,21 +21,33 @@ TEST(good)
 {
     static const char *const cases[] = {
         PLAN(""),
-        "{\"stitch\": 1, \"let\": {\"M\": \"B*T\", \"two\": 2}, \"buffers\": {\"h\": {\"dtype\": \"f16\", \"shape\": [\"M\", 4]}}, \"prepare\": [], \"run\": []}",
+        "{\"stitch\": 1, \"let\": {\"M\": \"B*T\", \"two\": 2}, \"buffers\": {\"h\": {\"dtype\": \"f16\", \"shape\": "
+        "[\"M\", 4]}}, \"prepare\": [], \"run\": []}",
         PLAN("{\"kernel\": \"k\", \"grid\": [1], \"block\": [256], \"args\": []}"),
-        PLAN("{\"kernel\": \"ns::k<256, __half, (int)sizeof(float), 1.5f>\", \"grid\": [1, \"B\", 3], \"block\": [32, 4], \"shared\": 1024, \"cluster\": [2], "
-             "\"cooperative\": true, \"pdl\": false, \"args\": [\"x\", \"ln_1.weight + t*C\", {\"i32\": \"C\"}, {\"u32\": 1}, {\"i64\": 2}, {\"u64\": 3}, {\"f32\": 1e-5}, "
-             "{\"f64\": 1}, {\"f16\": 0.5}, {\"bf16\": \"C\"}, {\"tensor_map\": {\"buffer\": \"a\", \"shape\": [\"M\", 64], \"box\": [8, 64], \"strides\": [\"C\"], "
+        PLAN("{\"kernel\": \"ns::k<256, __half, (int)sizeof(float), 1.5f>\", \"grid\": [1, \"B\", 3], \"block\": [32, "
+             "4], \"shared\": 1024, \"cluster\": [2], "
+             "\"cooperative\": true, \"pdl\": false, \"args\": [\"x\", \"ln_1.weight + t*C\", {\"i32\": \"C\"}, "
+             "{\"u32\": 1}, {\"i64\": 2}, {\"u64\": 3}, {\"f32\": 1e-5}, "
+             "{\"f64\": 1}, {\"f16\": 0.5}, {\"bf16\": \"C\"}, {\"tensor_map\": {\"buffer\": \"a\", \"shape\": [\"M\", "
+             "64], \"box\": [8, 64], \"strides\": [\"C\"], "
              "\"swizzle\": \"128B\"}}]}"),
-        PLAN("{\"gemm\": {\"a\": \"h\", \"b\": \"w\", \"c\": \"y\", \"m\": \"M\", \"n\": \"4*C\", \"k\": \"C\", \"trans_b\": true, \"bias\": \"b\", \"epilogue\": \"gelu\", "
+        PLAN("{\"gemm\": {\"a\": \"h\", \"b\": \"w\", \"c\": \"y\", \"m\": \"M\", \"n\": \"4*C\", \"k\": \"C\", "
+             "\"trans_b\": true, \"bias\": \"b\", \"epilogue\": \"gelu\", "
              "\"compute\": \"f32\"}}"),
-        PLAN("{\"gemm\": {\"a\": \"h + 3\", \"b\": \"w\", \"c\": \"y\", \"d\": \"r\", \"m\": 1, \"n\": 2, \"k\": 3, \"trans_a\": true, \"lda\": 8, \"ldb\": 8, \"ldc\": 8, "
-             "\"ldd\": 8, \"batch\": 2, \"stride_a\": 1, \"stride_b\": 1, \"stride_c\": 1, \"stride_d\": 1, \"alpha\": 0.5, \"beta\": 1, \"compute\": \"f64\"}}"),
-        PLAN("{\"copy\": {\"from\": \"a\", \"to\": \"b\", \"count\": \"M*C\"}}, {\"copy\": {\"from\": \"a\", \"to\": \"b+4\"}}, "
-             "{\"fill\": {\"buffer\": \"y\", \"value\": 0, \"count\": \"M\"}}, {\"fill\": {\"buffer\": \"y\", \"value\": -1.5}}"),
-        PLAN("{\"repeat\": {\"var\": \"t\", \"count\": \"T\", \"steps\": [{\"repeat\": {\"var\": \"l\", \"count\": 2, \"steps\": []}}]}}"),
-        PLAN("{\"op\": {\"name\": \"engine.rope\", \"args\": [\"x\", {\"f32\": 1.0}], \"attrs\": {\"theta\": 10000, \"list\": [1, {}]}}}"),
-        PLAN("{\"fill\": {\"buffer\": \"y\", \"value\": 0}, \"id\": \"a\"}, {\"fill\": {\"buffer\": \"z\", \"value\": 0}, \"after\": [\"a\"]}"),
+        PLAN("{\"gemm\": {\"a\": \"h + 3\", \"b\": \"w\", \"c\": \"y\", \"d\": \"r\", \"m\": 1, \"n\": 2, \"k\": 3, "
+             "\"trans_a\": true, \"lda\": 8, \"ldb\": 8, \"ldc\": 8, "
+             "\"ldd\": 8, \"batch\": 2, \"stride_a\": 1, \"stride_b\": 1, \"stride_c\": 1, \"stride_d\": 1, \"alpha\": "
+             "0.5, \"beta\": 1, \"compute\": \"f64\"}}"),
+        PLAN("{\"copy\": {\"from\": \"a\", \"to\": \"b\", \"count\": \"M*C\"}}, {\"copy\": {\"from\": \"a\", \"to\": "
+             "\"b+4\"}}, "
+             "{\"fill\": {\"buffer\": \"y\", \"value\": 0, \"count\": \"M\"}}, {\"fill\": {\"buffer\": \"y\", "
+             "\"value\": -1.5}}"),
+        PLAN("{\"repeat\": {\"var\": \"t\", \"count\": \"T\", \"steps\": [{\"repeat\": {\"var\": \"l\", \"count\": 2, "
+             "\"steps\": []}}]}}"),
+        PLAN("{\"op\": {\"name\": \"engine.rope\", \"args\": [\"x\", {\"f32\": 1.0}], \"attrs\": {\"theta\": 10000, "
+             "\"list\": [1, {}]}}}"),
+        PLAN("{\"fill\": {\"buffer\": \"y\", \"value\": 0}, \"id\": \"a\"}, {\"fill\": {\"buffer\": \"z\", \"value\": "
+             "0}, \"after\": [\"a\"]}"),
     };
     stitch_context *ctx = new_context();
     for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
@@ -71,73 +83,98 @@ static const struct {
     {"[]", STITCH_E_FORMAT, "expected an object, found a list"},
     {"{\"stitch\": 1}", STITCH_E_FORMAT, "'run' is missing"},
     {"{\"run\": []}", STITCH_E_FORMAT, "'stitch' is missing"},
-    {"{\"stitch\": 2, \"run\": []}", STITCH_E_UNSUPPORTED, "stitch: the launch plan has version 2, this library reads version 1"},
+    {"{\"stitch\": 2, \"run\": []}", STITCH_E_UNSUPPORTED,
+     "stitch: the launch plan has version 2, this library reads version 1"},
     {"{\"stitch\": \"1\", \"run\": []}", STITCH_E_FORMAT, "stitch: expected an integer, found a string"},
     {"{\"stitch\": 1, \"run\": [], \"bufers\": {}}", STITCH_E_FORMAT, "unknown key 'bufers'; did you mean 'buffers'?"},
     {"{\"stitch\": 1, \"run\": [], \"run\": []}", STITCH_E_FORMAT, "duplicate"},
     {"{\"stitch\": 1, \"run\": {}}", STITCH_E_FORMAT, "run: expected a list of steps, found an object"},
-    {"{\"stitch\": 1, \"run\": [], \"prepare\": null}", STITCH_E_FORMAT, "prepare: expected a list of steps, found null"},
+    {"{\"stitch\": 1, \"run\": [], \"prepare\": null}", STITCH_E_FORMAT,
+     "prepare: expected a list of steps, found null"},
     {"{\"stitch\": 1, \"run\": []} x", STITCH_E_FORMAT, "the launch plan, line 1"},
     {"{\"stitch\": 1, \"run\": [], \"let\": []}", STITCH_E_FORMAT, "let: expected an object, found a list"},
-    {"{\"stitch\": 1, \"run\": [], \"let\": {\"M\": 1.5}}", STITCH_E_FORMAT, "let.M: expected an integer or an expression in a string, found a number"},
+    {"{\"stitch\": 1, \"run\": [], \"let\": {\"M\": 1.5}}", STITCH_E_FORMAT,
+     "let.M: expected an integer or an expression in a string, found a number"},
     {"{\"stitch\": 1, \"run\": [], \"let\": {\"M\": \"B*\"}}", STITCH_E_FORMAT, "let.M: \"B*\", column 3"},
     {"{\"stitch\": 1, \"run\": [], \"let\": {\"M N\": 1}}", STITCH_E_FORMAT, "let.M N: names have letters"},
     {BUFFER("3"), STITCH_E_FORMAT, "buffers.h: expected an object, found an integer"},
     {BUFFER("{\"shape\": [1]}"), STITCH_E_FORMAT, "buffers.h: 'dtype' is missing"},
     {BUFFER("{\"dtype\": \"f16\"}"), STITCH_E_FORMAT, "buffers.h: 'shape' is missing"},
-    {BUFFER("{\"dtype\": \"half\", \"shape\": [1]}"), STITCH_E_FORMAT, "buffers.h.dtype: 'half' is not known; there are f64 f32 tf32 f16"},
-    {BUFFER("{\"dtype\": \"f16\", \"shape\": []}"), STITCH_E_FORMAT, "buffers.h.shape: expected 1 to 8 expressions, found 0"},
-    {BUFFER("{\"dtype\": \"f16\", \"shape\": [1,1,1,1,1,1,1,1,1]}"), STITCH_E_FORMAT, "buffers.h.shape: expected 1 to 8 expressions, found 9"},
-    {BUFFER("{\"dtype\": \"f16\", \"shape\": [true]}"), STITCH_E_FORMAT, "buffers.h.shape[0]: expected an integer or an expression in a string, found a boolean"},
-    {BUFFER("{\"dtype\": \"f16\", \"shape\": [1], \"keep\": 1}"), STITCH_E_FORMAT, "buffers.h.keep: expected true or false"},
+    {BUFFER("{\"dtype\": \"half\", \"shape\": [1]}"), STITCH_E_FORMAT,
+     "buffers.h.dtype: 'half' is not known; there are f64 f32 tf32 f16"},
+    {BUFFER("{\"dtype\": \"f16\", \"shape\": []}"), STITCH_E_FORMAT,
+     "buffers.h.shape: expected 1 to 8 expressions, found 0"},
+    {BUFFER("{\"dtype\": \"f16\", \"shape\": [1,1,1,1,1,1,1,1,1]}"), STITCH_E_FORMAT,
+     "buffers.h.shape: expected 1 to 8 expressions, found 9"},
+    {BUFFER("{\"dtype\": \"f16\", \"shape\": [true]}"), STITCH_E_FORMAT,
+     "buffers.h.shape[0]: expected an integer or an expression in a string, found a boolean"},
+    {BUFFER("{\"dtype\": \"f16\", \"shape\": [1], \"keep\": 1}"), STITCH_E_FORMAT,
+     "buffers.h.keep: expected true or false"},
     {BUFFER("{\"dtype\": \"f16\", \"shape\": [1], \"size\": 1}"), STITCH_E_FORMAT, "buffers.h: unknown key 'size'"},
     {PLAN("3"), STITCH_E_FORMAT, "run[0]: expected a step, an object; found an integer"},
     {PLAN("{}"), STITCH_E_FORMAT, "run[0]: a step has one of the keys kernel, gemm, conv, copy, fill, repeat, op"},
     {PLAN("{\"kernal\": \"k\"}"), STITCH_E_FORMAT, "run[0]: unknown key 'kernal'; did you mean 'kernel'?"},
     {PLAN("{\"kernel\": \"k\", \"gemm\": {}}"), STITCH_E_FORMAT, "run[0]: one step has both 'kernel' and 'gemm'"},
-    {PLAN("{\"kernel\": 7, \"grid\": [1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT, "run[0].kernel: expected a string, found an integer"},
-    {PLAN("{\"kernel\": \"k<<<1,2>>>\", \"grid\": [1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT, "is no kernel name"},
-    {PLAN("{\"kernel\": \"k<2\", \"grid\": [1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT, "run[0].kernel: \"k<2\" is no kernel name"},
-    {PLAN("{\"kernel\": \"k; int x\", \"grid\": [1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT, "is no kernel name"},
+    {PLAN("{\"kernel\": 7, \"grid\": [1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT,
+     "run[0].kernel: expected a string, found an integer"},
+    {PLAN("{\"kernel\": \"k<<<1,2>>>\", \"grid\": [1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT,
+     "is no kernel name"},
+    {PLAN("{\"kernel\": \"k<2\", \"grid\": [1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT,
+     "run[0].kernel: \"k<2\" is no kernel name"},
+    {PLAN("{\"kernel\": \"k; int x\", \"grid\": [1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT,
+     "is no kernel name"},
     {PLAN("{\"kernel\": \"k\", \"block\": [1], \"args\": []}"), STITCH_E_FORMAT, "run[0]: 'grid' is missing"},
-    {PLAN("{\"kernel\": \"k\", \"grid\": 1, \"block\": [1], \"args\": []}"), STITCH_E_FORMAT, "run[0].grid: expected a list of 1 to 3 expressions, found an integer"},
-    {PLAN("{\"kernel\": \"k\", \"grid\": [1,1,1,1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT, "run[0].grid: expected 1 to 3 expressions, found 4"},
-    {PLAN("{\"kernel\": \"k\", \"grid\": [\"M/\"], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT, "run[0].grid[0]: \"M/\", column 3"},
+    {PLAN("{\"kernel\": \"k\", \"grid\": 1, \"block\": [1], \"args\": []}"), STITCH_E_FORMAT,
+     "run[0].grid: expected a list of 1 to 3 expressions, found an integer"},
+    {PLAN("{\"kernel\": \"k\", \"grid\": [1,1,1,1], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT,
+     "run[0].grid: expected 1 to 3 expressions, found 4"},
+    {PLAN("{\"kernel\": \"k\", \"grid\": [\"M/\"], \"block\": [1], \"args\": []}"), STITCH_E_FORMAT,
+     "run[0].grid[0]: \"M/\", column 3"},
     {PLAN("{\"kernel\": \"k\", \"grid\": [1], \"block\": [1]}"), STITCH_E_FORMAT, "run[0]: 'args' is missing"},
     {KERNEL(", \"smem\": 3"), STITCH_E_FORMAT, "run[0]: unknown key 'smem'"},
     {KERNEL(", \"share\": 3"), STITCH_E_FORMAT, "run[0]: unknown key 'share'; did you mean 'shared'?"},
     {KERNEL(", \"shared\": 3.5"), STITCH_E_FORMAT, "run[0].shared: expected an integer"},
-    {KERNEL(", \"cooperative\": \"yes\""), STITCH_E_FORMAT, "run[0].cooperative: expected true or false, found a string"},
+    {KERNEL(", \"cooperative\": \"yes\""), STITCH_E_FORMAT,
+     "run[0].cooperative: expected true or false, found a string"},
     {KERNEL(", \"cluster\": []"), STITCH_E_FORMAT, "run[0].cluster: expected 1 to 3 expressions, found 0"},
     {KERNEL(", \"id\": 3"), STITCH_E_FORMAT, "run[0].id: expected a string"},
     {KERNEL(", \"id\": \"a b\""), STITCH_E_FORMAT, "run[0].id: \"a b\" is no name"},
     {KERNEL(", \"after\": \"a\""), STITCH_E_FORMAT, "run[0].after: expected a list of at most 256 ids, found a string"},
     {KERNEL(", \"after\": [1]"), STITCH_E_FORMAT, "run[0].after[0]: expected the id of a step, found an integer"},
-    {ARG("1"), STITCH_E_FORMAT, "run[0].args[0]: expected a pointer \"name + offset\", a scalar {\"i32\": ...} or {\"tensor_map\": {...}}, found an integer; give its type"},
+    {ARG("1"), STITCH_E_FORMAT,
+     "run[0].args[0]: expected a pointer \"name + offset\", a scalar {\"i32\": ...} or {\"tensor_map\": {...}}, found "
+     "an integer; give its type"},
     {ARG("null"), STITCH_E_FORMAT, "run[0].args[0]: expected a pointer"},
     {ARG("{}"), STITCH_E_FORMAT, "run[0].args[0]: expected a pointer"},
     {ARG("{\"i32\": 1, \"f32\": 1}"), STITCH_E_FORMAT, "run[0].args[0]: expected a pointer"},
     {ARG("{\"int\": 1}"), STITCH_E_FORMAT, "run[0].args[0]: unknown type 'int' of a scalar"},
     {ARG("{\"float\": 1}"), STITCH_E_FORMAT, "there are i32 u32 i64 u64 f32 f64 f16 bf16, and tensor_map"},
-    {ARG("{\"i32\": 1.5}"), STITCH_E_FORMAT, "run[0].args[0].i32: 1.5 has a fraction or an exponent, but the type is an integer"},
+    {ARG("{\"i32\": 1.5}"), STITCH_E_FORMAT,
+     "run[0].args[0].i32: 1.5 has a fraction or an exponent, but the type is an integer"},
     {ARG("{\"i32\": \"C*\"}"), STITCH_E_FORMAT, "run[0].args[0].i32: \"C*\", column 3"},
     {ARG("{\"f32\": \"1.0/C\"}"), STITCH_E_FORMAT, "run[0].args[0].f32: \"1.0/C\", column 2: expressions are integers"},
-    {ARG("{\"f32\": true}"), STITCH_E_FORMAT, "run[0].args[0].f32: expected an integer or an expression in a string, found a boolean"},
+    {ARG("{\"f32\": true}"), STITCH_E_FORMAT,
+     "run[0].args[0].f32: expected an integer or an expression in a string, found a boolean"},
     {ARG("\"x - 3\""), STITCH_E_FORMAT, "run[0].args[0]: \"x - 3\": expected '+' and an offset after the name"},
     {ARG("\"x +\""), STITCH_E_FORMAT, "run[0].args[0]: offset \"\", column 1"},
     {ARG("\"&x\""), STITCH_E_FORMAT, "run[0].args[0]: \"&x\": expected \"name\" or \"name + offset\""},
     {ARG("\"x[3]\""), STITCH_E_FORMAT, "run[0].args[0]: \"x[3]\""},
     {ARG("\"\""), STITCH_E_FORMAT, "run[0].args[0]: \"\""},
-    {ARG("{\"tensor_map\": {\"buffer\": \"a\", \"shape\": [1]}}"), STITCH_E_FORMAT, "run[0].args[0].tensor_map: 'box' is missing"},
-    {ARG("{\"tensor_map\": {\"buffer\": \"a\", \"shape\": [1, 1], \"box\": [1]}}"), STITCH_E_FORMAT, "run[0].args[0].tensor_map.box: 1 extents, but shape has 2"},
-    {ARG("{\"tensor_map\": {\"buffer\": \"a\", \"shape\": [1, 1, 1], \"box\": [1, 1, 1], \"strides\": [1]}}"), STITCH_E_FORMAT,
-     "run[0].args[0].tensor_map.strides: 1 strides, but shape has 3 extents"},
+    {ARG("{\"tensor_map\": {\"buffer\": \"a\", \"shape\": [1]}}"), STITCH_E_FORMAT,
+     "run[0].args[0].tensor_map: 'box' is missing"},
+    {ARG("{\"tensor_map\": {\"buffer\": \"a\", \"shape\": [1, 1], \"box\": [1]}}"), STITCH_E_FORMAT,
+     "run[0].args[0].tensor_map.box: 1 extents, but shape has 2"},
+    {ARG("{\"tensor_map\": {\"buffer\": \"a\", \"shape\": [1, 1, 1], \"box\": [1, 1, 1], \"strides\": [1]}}"),
+     STITCH_E_FORMAT, "run[0].args[0].tensor_map.strides: 1 strides, but shape has 3 extents"},
     {ARG("{\"tensor_map\": {\"buffer\": \"a\", \"shape\": [1], \"box\": [1], \"swizzle\": \"16B\"}}"), STITCH_E_FORMAT,
      "run[0].args[0].tensor_map.swizzle: '16B' is not known; there are none, 32B, 64B, 128B"},
-    {PLAN("{\"gemm\": {\"a\": \"a\", \"b\": \"b\", \"c\": \"c\", \"n\": 1, \"k\": 1}}"), STITCH_E_FORMAT, "run[0].gemm: 'm' is missing"},
+    {PLAN("{\"gemm\": {\"a\": \"a\", \"b\": \"b\", \"c\": \"c\", \"n\": 1, \"k\": 1}}"), STITCH_E_FORMAT,
+     "run[0].gemm: 'm' is missing"},
     {GEMM(", \"transb\": true"), STITCH_E_FORMAT, "run[0].gemm: unknown key 'transb'; did you mean 'trans_b'?"},
-    {GEMM(", \"epilogue\": \"silu\""), STITCH_E_FORMAT, "run[0].gemm.epilogue: 'silu' is not known; there are none, relu, gelu"},
-    {GEMM(", \"compute\": \"bf16\""), STITCH_E_FORMAT, "run[0].gemm.compute: 'bf16' is not known; there are f32, tf32, f16, f64"},
+    {GEMM(", \"epilogue\": \"silu\""), STITCH_E_FORMAT,
+     "run[0].gemm.epilogue: 'silu' is not known; there are none, relu, gelu"},
+    {GEMM(", \"compute\": \"bf16\""), STITCH_E_FORMAT,
+     "run[0].gemm.compute: 'bf16' is not known; there are f32, tf32, f16, f64"},
     {GEMM(", \"alpha\": \"x\""), STITCH_E_FORMAT, "run[0].gemm.alpha: expected a number, found a string"},
     {GEMM(", \"d\": \"r\""), STITCH_E_FORMAT, "run[0].gemm: 'd' is given but beta is 0"},
     {GEMM(", \"ldd\": 4"), STITCH_E_FORMAT, "run[0].gemm: 'ldd' is given without 'd'"},
@@ -147,16 +184,23 @@ static const struct {
     {PLAN("{\"gemm\": {}, \"grid\": [1]}"), STITCH_E_FORMAT, "run[0]: unknown key 'grid'"},
     {PLAN("{\"copy\": {\"from\": \"a\"}}"), STITCH_E_FORMAT, "run[0].copy: 'to' is missing"},
     {PLAN("{\"copy\": {\"src\": \"a\", \"to\": \"b\"}}"), STITCH_E_FORMAT, "run[0].copy: unknown key 'src'"},
-    {PLAN("{\"fill\": {\"buffer\": \"a\", \"value\": \"0\"}}"), STITCH_E_FORMAT, "run[0].fill.value: expected a number, found a string"},
+    {PLAN("{\"fill\": {\"buffer\": \"a\", \"value\": \"0\"}}"), STITCH_E_FORMAT,
+     "run[0].fill.value: expected a number, found a string"},
     {PLAN("{\"repeat\": {\"count\": 2, \"steps\": []}}"), STITCH_E_FORMAT, "run[0].repeat: 'var' is missing"},
-    {PLAN("{\"repeat\": {\"var\": \"t\", \"count\": 2, \"steps\": [{\"fill\": {\"buffer\": \"a\"}}]}}"), STITCH_E_FORMAT, "run[0].repeat.steps[0].fill: 'value' is missing"},
-    {PLAN("{\"op\": {\"name\": \"a b\", \"args\": []}}"), STITCH_E_FORMAT, "run[0].op.name: \"a b\" is no name of an operator"},
-    {PLAN("{\"op\": {\"name\": \"f\", \"args\": [], \"attrs\": []}}"), STITCH_E_FORMAT, "run[0].op.attrs: expected an object, found a list"},
-    {PLAN("{\"op\": {\"name\": \"f\", \"args\": [{\"tensor_map\": {\"buffer\": \"a\", \"shape\": [1], \"box\": [1]}}]}}"), STITCH_E_FORMAT,
-     "run[0].op.args[0]: operators take pointers and scalars, no tensor maps"},
+    {PLAN("{\"repeat\": {\"var\": \"t\", \"count\": 2, \"steps\": [{\"fill\": {\"buffer\": \"a\"}}]}}"),
+     STITCH_E_FORMAT, "run[0].repeat.steps[0].fill: 'value' is missing"},
+    {PLAN("{\"op\": {\"name\": \"a b\", \"args\": []}}"), STITCH_E_FORMAT,
+     "run[0].op.name: \"a b\" is no name of an operator"},
+    {PLAN("{\"op\": {\"name\": \"f\", \"args\": [], \"attrs\": []}}"), STITCH_E_FORMAT,
+     "run[0].op.attrs: expected an object, found a list"},
+    {PLAN("{\"op\": {\"name\": \"f\", \"args\": [{\"tensor_map\": {\"buffer\": \"a\", \"shape\": [1], \"box\": "
+          "[1]}}]}}"),
+     STITCH_E_FORMAT, "run[0].op.args[0]: operators take pointers and scalars, no tensor maps"},
     {PLAN("{\"conv\": {\"x\": \"x\", \"w\": \"w\"}}"), STITCH_E_FORMAT, "run[0].conv: 'y' is missing"},
-    {PLAN("{\"conv\": {\"x\": \"x\", \"w\": \"w\", \"y\": \"y\", \"strid\": [1]}}"), STITCH_E_FORMAT, "run[0].conv: unknown key 'strid'; did you mean 'stride'?"},
-    {PLAN("{\"conv\": {\"x\": \"x\", \"w\": \"w\", \"y\": \"y\", \"bias\": \"b\", \"stride\": [1,1], \"pad\": [1,1], \"dilation\": [1,1], \"groups\": 1, \"layout\": \"nchw\", "
+    {PLAN("{\"conv\": {\"x\": \"x\", \"w\": \"w\", \"y\": \"y\", \"strid\": [1]}}"), STITCH_E_FORMAT,
+     "run[0].conv: unknown key 'strid'; did you mean 'stride'?"},
+    {PLAN("{\"conv\": {\"x\": \"x\", \"w\": \"w\", \"y\": \"y\", \"bias\": \"b\", \"stride\": [1,1], \"pad\": [1,1], "
+          "\"dilation\": [1,1], \"groups\": 1, \"layout\": \"nchw\", "
           "\"epilogue\": \"relu\", \"compute\": \"tf32\", \"transposed\": true}}"),
      STITCH_E_UNSUPPORTED, "run[0].conv: conv needs cuDNN: not in this version"},
 };
@@ -169,7 +213,8 @@ TEST(mistakes)
         stitch_error *err = NULL;
         int rc = stitch_program_parse(ctx, "", bad[i].json, NULL, &p, &err);
         if (rc != bad[i].code || !strstr(stitch_error_message(err), bad[i].part) || p)
-            FAIL("%s:\n# %s \"%s\"\n# expected \"%s\"", bad[i].json, stitch_status_name(rc), stitch_error_message(err), bad[i].part);
+            FAIL("%s:\n# %s \"%s\"\n# expected \"%s\"", bad[i].json, stitch_status_name(rc), stitch_error_message(err),
+                 bad[i].part);
         CHECK_INT(stitch_error_code(err), rc);
         stitch_error_free(err);
     }
@@ -199,14 +244,17 @@ TEST(limits)
     l.source_bytes = 10;
     char *ten = many("{\"stitch\": 1, \"run\": [", "{\"fill\": {\"buffer\": \"y\", \"value\": 0}}", 10, "]}");
     char *eleven = many("{\"stitch\": 1, \"run\": [", "{\"fill\": {\"buffer\": \"y\", \"value\": 0}}", 11, "]}");
-    char *nested = many("{\"stitch\": 1, \"run\": ", "[{\"repeat\": {\"var\": \"t\", \"count\": 1, \"steps\": ", 30, "");
+    char *nested =
+        many("{\"stitch\": 1, \"run\": ", "[{\"repeat\": {\"var\": \"t\", \"count\": 1, \"steps\": ", 30, "");
     char *large = many("{\"stitch\": 1, \"run\": []}", " ", 200000, "");
     CHECK_OK(stitch_program_parse(ctx, "0123456789", ten, &l, &p, &err));
     stitch_program_free(p);
-    CHECK_ERR(stitch_program_parse(ctx, "", eleven, &l, &p, &err), STITCH_E_LIMIT, "the launch plan has more than 10 steps");
+    CHECK_ERR(stitch_program_parse(ctx, "", eleven, &l, &p, &err), STITCH_E_LIMIT,
+              "the launch plan has more than 10 steps");
     CHECK_ERR(stitch_program_parse(ctx, "", nested, &l, &p, &err), STITCH_E_LIMIT, "nested deeper");
     CHECK_ERR(stitch_program_parse(ctx, "", large, &l, &p, &err), STITCH_E_LIMIT, "the limit is 100000");
-    CHECK_ERR(stitch_program_parse(ctx, "01234567890", ten, &l, &p, &err), STITCH_E_LIMIT, "the source has 11 bytes, the limit is 10");
+    CHECK_ERR(stitch_program_parse(ctx, "01234567890", ten, &l, &p, &err), STITCH_E_LIMIT,
+              "the source has 11 bytes, the limit is 10");
     CHECK_ERR(stitch_program_parse(ctx, "\xff", ten, &l, &p, &err), STITCH_E_FORMAT, "the source is not valid UTF-8");
     CHECK_ERR(stitch_program_parse(ctx, NULL, ten, NULL, &p, &err), STITCH_E_INVALID, "must not be NULL");
     CHECK_ERR(stitch_program_parse(ctx, "", ten, NULL, NULL, &err), STITCH_E_INVALID, "out must not be NULL");
@@ -252,7 +300,8 @@ static void check_keys(stitch_context *ctx, const json_t *object, const char *ki
         if (!kind)
             snprintf(text, sizeof(text), "{\"%s\": false}", key);
         else if (strcmp(kind, "kernel") == 0)
-            snprintf(text, sizeof(text), "{\"stitch\": 1, \"run\": [{%s\"%s\": false}]}", strcmp(key, "kernel") ? "\"kernel\": \"k\", " : "", key);
+            snprintf(text, sizeof(text), "{\"stitch\": 1, \"run\": [{%s\"%s\": false}]}",
+                     strcmp(key, "kernel") ? "\"kernel\": \"k\", " : "", key);
         else
             snprintf(text, sizeof(text), "{\"stitch\": 1, \"run\": [{\"%s\": {\"%s\": false}}]}", kind, key);
         CHECK(stitch_program_parse(ctx, "", text, NULL, &p, &err) != STITCH_OK);
@@ -273,7 +322,8 @@ TEST(schema_and_parser_agree)
     const json_t *steps = json_object_get(json_object_get(json_object_get(schema, "$defs"), "step"), "oneOf");
     CHECK_INT(json_array_size(steps), STITCH__COUNT(kinds));
     for (size_t i = 0; i < STITCH__COUNT(kinds); i++) {
-        const json_t *step = json_array_get(steps, i), *body = json_object_get(json_object_get(step, "properties"), kinds[i]);
+        const json_t *step = json_array_get(steps, i),
+                     *body = json_object_get(json_object_get(step, "properties"), kinds[i]);
         CHECK(body);
         check_keys(ctx, i ? body : step, kinds[i]);
     }
