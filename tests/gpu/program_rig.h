@@ -123,4 +123,30 @@ __attribute__((unused)) static void rig_run(rig *r)
     CHECK_OK(stitch_executor_run(r->x, r->stream, &err));
 }
 
+/* ---- plans and kernels that several tests use ------------------------------------------------------------------- */
+
+#define STEP(name, grid, block, args)                                                                                  \
+    "{\"kernel\": \"" name "\", \"grid\": [" grid "], \"block\": [" block "], \"args\": [" args "]}"
+#define PLAN(buffers, prepare, run)                                                                                    \
+    "{\"stitch\": 1, \"buffers\": {" buffers "}, \"prepare\": [" prepare "], \"run\": [" run "]}"
+#define F32(name, n) "\"" name "\": {\"dtype\": \"f32\", \"shape\": [" n "]}"
+
+__attribute__((unused)) static void fill_ramp(float *v, size_t n, float first, float step)
+{
+    for (size_t i = 0; i < n; i++)
+        v[i] = first + step * (float)i;
+}
+
+__attribute__((unused)) static const char loop_source[] =
+    "__global__ void add(const float *x, float *y, int n, float f) { int i = threadIdx.x; if (i < n) y[i] += f * x[i]; "
+    "}\n"
+    "__global__ void set(float *y, int n, float v) { int i = threadIdx.x; if (i < n) y[i] = v; }\n";
+
+#define SCALE_SOURCE                                                                                                   \
+    "__global__ void scale(const float *x, const float *w, float *y, int n) { int i = blockIdx.x * blockDim.x + "      \
+    "threadIdx.x; if (i < n) y[i] = w[0] * x[i]; }\n"
+#define SCALE_PLAN                                                                                                     \
+    "{\"stitch\": 1, \"run\": [" STEP("scale", "\"ceil_div(N, 64)\"", "64",                                            \
+                                      "\"x\", \"w\", \"y\", {\"i32\": \"N\"}") "]}"
+
 #endif
