@@ -42,9 +42,19 @@ static bool ordering(ptx_parser *p)
     return any;
 }
 
+/* Whether the access releases: what the thread did before is ordered before it. Kept in instr.bytes_mask. */
+static bool releases(const ptx_parser *p)
+{
+    for (uint32_t i = 0; i < p->mod_count; i++)
+        if (ptx_word(&p->mods[i], "release") || ptx_word(&p->mods[i], "acq_rel"))
+            return true;
+    return false;
+}
+
 bool ptx_dec_ldst(ptx_parser *p, int op)
 {
     bool load = op == OP4('l', 'd', 0, 0);
+    bool release = releases(p);
     bool talks = ordering(p);
     hints(p);
     stitch__sim_space space = ptx_space(p);
@@ -90,7 +100,7 @@ bool ptx_dec_ldst(ptx_parser *p, int op)
     in->nops = 5;
     in->flags |= (uint8_t)((ptx_num_signed(t) ? STITCH__IN_SIGNED : 0) | (talks ? STITCH__IN_VOLATILE : 0) |
                            (bank == 64 && bits < 64 ? STITCH__IN_WIDE : 0));
-    in->bytes_mask = load ? p->bytes_mask : 0;
+    in->bytes_mask = load ? p->bytes_mask : release;
     memcpy(&in->o[load ? 0 : 1], v, sizeof(v));
     if (!ptx_address(p, address, in, at, space))
         return !p->failed;
@@ -111,6 +121,7 @@ bool ptx_dec_atom(ptx_parser *p, int red)
 {
     if (ptx_mod(p, "async"))
         return ptx_refuse(p, "is not supported");
+    bool release = releases(p);
     ordering(p);
     hints(p);
     stitch__sim_space space = ptx_space(p);
@@ -153,6 +164,7 @@ bool ptx_dec_atom(ptx_parser *p, int red)
     in->sub = (uint8_t)op;
     in->sub2 = (uint8_t)t;
     in->flags |= STITCH__IN_VOLATILE;
+    in->bytes_mask = release;
     in->ndef = 1;
     in->nops = 4;
     in->o[0] = d;

@@ -373,6 +373,8 @@ int stitch__exec_store(stitch__exec *x, const stitch__instr *in, uint32_t mask)
     uint32_t size = (uint32_t)in->size * in->vec;
     bool wide = in->flags & STITCH__IN_WIDE || in->size == 8, atomic = in->flags & STITCH__IN_VOLATILE;
     count_slow(x, in, mask, in->o[0]);
+    if (in->bytes_mask)
+        stitch__time_release(x, in->space != STITCH__SIM_SHARED);
     for (uint32_t m = mask; m; m &= m - 1) {
         uint32_t lane = (uint32_t)__builtin_ctz(m);
         uint64_t address = lane_address(x, in, in->o[0], lane);

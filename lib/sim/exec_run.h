@@ -962,13 +962,13 @@ void RUN_WARP(stitch__exec *x)
             break;
         case STITCH__OP_BLOCK: {
             if (pc >= f->next_pc || f->polls >= 64) {
+                uint32_t at = pc;
                 f->pc = pc;
                 f->mask = mask;
-                if (stitch__next_split(x)) {
-                    RELOAD();
-                    continue;
-                }
+                stitch__next_split(x);
                 RELOAD();
+                if (pc != at)
+                    continue;
             }
             uint32_t n = (uint32_t)__builtin_popcount(mask);
             x->executed += (uint64_t)in->imm;
@@ -1040,7 +1040,7 @@ void RUN_WARP(stitch__exec *x)
             }
             return;
         case STITCH__RUN_WAIT: f->pc = pc + 1; return;
-        default: return;
+        default: x->kill = true; return;
         }
     }
 #undef RELOAD
