@@ -131,7 +131,11 @@ static int check_args(product *p, stitch_error **err)
         bias.ld = 0;
         rc = make_operand(&p->bias, "bias", &bias, 1, g->n, p->batch, err);
     }
-    if (!rc && p->batch > 1 && p->c.m.stride < (g->m - 1) * p->c.m.ld + g->n)
+    /* Apart: one whole matrix after the other, or side by side within the rows (heads of one attention output). */
+    int64_t stride = p->c.m.stride;
+    bool after = stride >= (g->m - 1) * p->c.m.ld + g->n,
+         beside = stride >= g->n && stride <= (p->c.m.ld - g->n) / (p->batch > 1 ? p->batch - 1 : 1);
+    if (!rc && p->batch > 1 && !after && !beside)
         rc = stitch__err(NULL, err, STITCH_E_INVALID, "gemm: the batches of c overlap, their stride is %" PRId64,
                          p->c.m.stride);
     p->compute = g->compute ? g->compute : g->a.dtype == STITCH_DTYPE_F64 ? STITCH_DTYPE_F64 : STITCH_DTYPE_F32;
