@@ -15,7 +15,7 @@ void stitch__warp_frame(stitch__exec *x)
     if (!x->frame)
         return;
     x->regs = x->frame->regs;
-    x->consts = x->frame->f->const_data;
+    x->consts = x->frame->f->const_data + x->block->rank * x->frame->f->const_stride;
     x->fc = &x->counts[x->frame->f->index];
 }
 

@@ -190,7 +190,8 @@ struct stitch__sim_function {
     uint32_t mem_count;   /* memory instructions */
     stitch__const *consts;
     size_t const_count, const_cap;
-    uint8_t *const_data; /* 64-byte aligned lane arrays */
+    uint8_t *const_data; /* 64-byte aligned lane arrays; one set a rank where a shared variable's address is among them */
+    size_t const_stride; /* from one rank's set to the next; 0: all ranks use one */
     void *const_block;
     size_t const_bytes;
     uint32_t frame_bytes, base32;         /* base32: registers at smaller offsets are 64 bits wide */

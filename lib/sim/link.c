@@ -126,10 +126,19 @@ static void layout_shared(stitch__sim_module *m, uint8_t *seen, uint32_t *stack)
     }
 }
 
+enum { MAX_CLUSTER = 16 }; /* blocks, with the non-portable size */
+
 static int build_constants(stitch__sim_function *f)
 {
     const stitch_context *ctx = f->module->ctx;
-    f->const_block = stitch__calloc(ctx, 1, f->const_bytes + 128);
+    size_t set = (f->const_bytes + 63) & ~(size_t)63;
+    bool ranked = false;
+    for (size_t i = 0; i < f->const_count; i++)
+        ranked |= f->consts[i].kind == 1;
+    /* In a cluster every block's shared memory has its own addresses. */
+    f->const_stride = ranked ? set : 0;
+    uint32_t ranks = ranked ? MAX_CLUSTER : 1;
+    f->const_block = stitch__calloc(ctx, ranks, set + 128);
     if (!f->const_block)
         return STITCH_E_NOMEM;
     f->const_data = (uint8_t *)(((uintptr_t)f->const_block + 63) & ~(uintptr_t)63);
@@ -149,11 +158,11 @@ static int build_constants(stitch__sim_function *f)
         } else if (c->kind == 2) {
             v = f->module->variables[c->ref].address + c->value;
         }
-        for (int k = 0; k < 32; k++) {
-            if (c->wide)
-                memcpy(f->const_data + c->at + 8 * k, &v, 8);
-            else
-                memcpy(f->const_data + c->at + 4 * k, &v, 4);
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            uint8_t *to = f->const_data + rank * set + c->at;
+            uint64_t mine = v + (c->kind == 1 ? (uint64_t)rank << 24 : 0);
+            for (int k = 0; k < 32; k++)
+                memcpy(to + (c->wide ? 8 : 4) * k, &mine, c->wide ? 8 : 4);
         }
     }
     return STITCH_OK;
@@ -164,8 +173,9 @@ void stitch__sim_function_relocate(stitch__sim_function *f)
     for (size_t i = 0; f->const_data && i < f->const_count; i++) {
         const stitch__const *c = &f->consts[i];
         uint64_t v = c->kind == 2 ? f->module->variables[c->ref].address + c->value : 0;
-        for (int k = 0; c->kind == 2 && k < 32; k++)
-            memcpy(f->const_data + c->at + 8 * k, &v, 8);
+        for (uint32_t rank = 0; c->kind == 2 && rank < (f->const_stride ? MAX_CLUSTER : 1u); rank++)
+            for (int k = 0; k < 32; k++)
+                memcpy(f->const_data + rank * f->const_stride + c->at + 8 * k, &v, 8);
     }
 }
 
