@@ -52,6 +52,10 @@
     X(MAD24LO_S, uint32_t, uint32_t, uint32_t, uint32_t, (uint32_t)alu_s24(A) * (uint32_t)alu_s24(B) + C)              \
     X(SAD_U32, uint32_t, uint32_t, uint32_t, uint32_t, (A > B ? A - B : B - A) + C)                                    \
     X(SAD_S32, uint32_t, uint32_t, uint32_t, uint32_t, ((int32_t)A > (int32_t)B ? A - B : B - A) + C)                  \
+    X(SAD_U16, uint32_t, uint32_t, uint32_t, uint32_t, (uint16_t)(((uint16_t)A > (uint16_t)B ? A - B : B - A) + C))    \
+    X(SAD_S16, uint32_t, uint32_t, uint32_t, uint32_t, (uint16_t)(((int16_t)A > (int16_t)B ? A - B : B - A) + C))      \
+    X(SAD_U64, uint64_t, uint64_t, uint64_t, uint64_t, (A > B ? A - B : B - A) + C)                                    \
+    X(SAD_S64, uint64_t, uint64_t, uint64_t, uint64_t, ((int64_t)A > (int64_t)B ? A - B : B - A) + C)                  \
     X(DIV_U16, uint32_t, uint32_t, uint32_t, uint32_t, (uint16_t)B ? (uint16_t)A / (uint16_t)B : 0xffffu)              \
     X(DIV_S16, uint32_t, uint32_t, uint32_t, uint32_t, (uint16_t)((int16_t)B ? (int16_t)A / (int16_t)B : -1))          \
     X(DIV_U32, uint32_t, uint32_t, uint32_t, uint32_t, alu_divu32(A, B))                                               \
@@ -128,8 +132,8 @@
     X(BFIND_SHIFT_S32, uint32_t, uint32_t, uint32_t, uint32_t, alu_bshift(alu_bfind((int32_t)A < 0 ? ~A : A), 31))     \
     X(BFIND_SHIFT_U64, uint32_t, uint64_t, uint64_t, uint64_t, alu_bshift(alu_bfind(A), 63))                           \
     X(BFIND_SHIFT_S64, uint32_t, uint64_t, uint64_t, uint64_t, alu_bshift(alu_bfind((int64_t)A < 0 ? ~A : A), 63))     \
-    X(BFE_U32, uint32_t, uint32_t, uint32_t, uint32_t, (uint32_t)alu_bfe(A, B, C, 32, 0))                              \
-    X(BFE_S32, uint32_t, uint32_t, uint32_t, uint32_t, (uint32_t)alu_bfe((uint64_t)(int64_t)(int32_t)A, B, C, 32, 1))  \
+    X(BFE_U32, uint32_t, uint32_t, uint32_t, uint32_t, (uint32_t)alu_bfe(A, (uint8_t)B, (uint8_t)C, 32, 0))            \
+    X(BFE_S32, uint32_t, uint32_t, uint32_t, uint32_t, (uint32_t)alu_bfe(A, (uint8_t)B, (uint8_t)C, 32, 1))            \
     X(BFE_U64, uint64_t, uint64_t, uint32_t, uint32_t, alu_bfe(A, B, C, 64, 0))                                        \
     X(BFE_S64, uint64_t, uint64_t, uint32_t, uint32_t, alu_bfe(A, B, C, 64, 1))                                        \
     X(BMSK_CLAMP, uint32_t, uint32_t, uint32_t, uint32_t, alu_bmsk(A, B, 0))                                           \
@@ -175,7 +179,11 @@
     X(PACK8, uint32_t, uint32_t, uint32_t, uint32_t, (A & 0xff) | (B & 0xff) << 8)                                     \
     X(PACK32, uint64_t, uint32_t, uint32_t, uint32_t, (uint64_t)B << 32 | A)                                           \
     X(CMOV32, uint32_t, uint32_t, uint32_t, uint32_t, (int32_t)C >= 0 ? A : B)                                         \
-    X(CMOV64, uint64_t, uint64_t, uint64_t, uint32_t, (int32_t)C >= 0 ? A : B)
+    X(CMOV64, uint64_t, uint64_t, uint64_t, uint32_t, (int32_t)C >= 0 ? A : B)                                         \
+    X(FCMOV32, uint32_t, uint32_t, uint32_t, uint32_t, alu_not_below_zero(C, 0) ? A : B)                               \
+    X(FCMOV32_FTZ, uint32_t, uint32_t, uint32_t, uint32_t, alu_not_below_zero(C, 1) ? A : B)                           \
+    X(FCMOV64, uint64_t, uint64_t, uint64_t, uint32_t, alu_not_below_zero(C, 0) ? A : B)                               \
+    X(FCMOV64_FTZ, uint64_t, uint64_t, uint64_t, uint32_t, alu_not_below_zero(C, 1) ? A : B)
 
 typedef enum stitch__alu {
 #define STITCH__ALU_ENUM(name, d, a, b, c, expr) STITCH__ALU_##name,

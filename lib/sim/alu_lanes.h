@@ -82,10 +82,9 @@ static inline uint32_t alu_bshift(uint32_t bit, uint32_t top)
     return bit == ~0u ? ~0u : top - bit;
 }
 
+/* PTX takes the low 8 bits of position and length; code compiled for the 64-bit form takes all of them. */
 static inline uint64_t alu_bfe(uint64_t a, uint32_t pos, uint32_t len, uint32_t width, int is_signed)
 {
-    pos &= 0xff;
-    len &= 0xff;
     uint64_t top = a >> (width - 1) & 1;
     if (len == 0)
         return 0;
@@ -98,11 +97,18 @@ static inline uint64_t alu_bfe(uint64_t a, uint32_t pos, uint32_t len, uint32_t 
     uint64_t keep = have >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << have) - 1;
     x &= keep;
     if (is_signed) {
-        uint64_t sign = pos + len - 1 < width ? a >> (pos + len - 1) & 1 : top;
+        uint64_t sign = (uint64_t)pos + len - 1 < width ? a >> (pos + len - 1) & 1 : top;
         if (sign)
             x |= ~keep;
     }
     return x;
+}
+
+/* x >= 0 of f32 bits. */
+static inline int alu_not_below_zero(uint32_t x, int ftz)
+{
+    uint32_t a = x & 0x7fffffffu;
+    return a <= 0x7f800000u && (x >> 31 == 0 || a == 0 || (ftz && a < 0x00800000u));
 }
 
 static inline uint32_t alu_bmsk(uint32_t a, uint32_t b, int wrap)

@@ -12,7 +12,8 @@
 /* ---- f64 with directed rounding: rare, so the processor's rounding mode is changed around the loop
  * -------------------- */
 
-#define DIRECTED(name, expr)                                                                                           \
+/* `nan_b` and `nan_c`: operands other than a that a NaN result may come from. */
+#define DIRECTED(name, expr, nan_b, nan_c)                                                                             \
     static void name##_lanes(void *dv, const void *av, const void *bv, const void *cv, int mode)                       \
     {                                                                                                                  \
         uint64_t *d = dv;                                                                                              \
@@ -25,7 +26,7 @@
             (void)y;                                                                                                   \
             (void)z;                                                                                                   \
             r = (expr);                                                                                                \
-            d[i] = finish64(as_u64(r));                                                                                \
+            d[i] = finish64(as_u64(r), pa[i], nan_b, nan_c);                                                           \
         }                                                                                                              \
         fesetround(before);                                                                                            \
     }                                                                                                                  \
@@ -42,13 +43,13 @@
         name##_lanes(d, a, b, c, FE_UPWARD);                                                                           \
     }
 
-DIRECTED(f64_add, x + y)
-DIRECTED(f64_sub, x - y)
-DIRECTED(f64_mul, x *y)
-DIRECTED(f64_fma, fma(x, y, z))
-DIRECTED(f64_div, x / y)
-DIRECTED(f64_rcp, 1.0 / x)
-DIRECTED(f64_sqrt, sqrt(x))
+DIRECTED(f64_add, x + y, pb[i], 0)
+DIRECTED(f64_sub, x - y, pb[i], 0)
+DIRECTED(f64_mul, x *y, pb[i], 0)
+DIRECTED(f64_fma, fma(x, y, z), pb[i], pc[i])
+DIRECTED(f64_div, x / y, pa[i], pb[i])
+DIRECTED(f64_rcp, 1.0 / x, 0, 0)
+DIRECTED(f64_sqrt, sqrt(x), 0, 0)
 
 stitch__lanes_fn stitch__arith_select_f64_directed(const stitch__arith_op *op)
 {
@@ -97,14 +98,14 @@ uint64_t stitch__arith_eval(const stitch__arith_op *op, uint64_t a, uint64_t b, 
 stitch__sfu_accuracy stitch__arith_sfu_accuracy(stitch__fop op)
 {
     switch (op) {
-    case STITCH__RCP_APPROX: return (stitch__sfu_accuracy){SFU_TABLES_EXACT, 1, 0};
+    case STITCH__RCP_APPROX:
+    case STITCH__SQRT_APPROX: return (stitch__sfu_accuracy){SFU_TABLES_EXACT, 1, 0};
     case STITCH__RSQRT_APPROX:
     case STITCH__EX2_APPROX: return (stitch__sfu_accuracy){SFU_TABLES_EXACT, 2, 0};
-    case STITCH__SQRT_APPROX: return (stitch__sfu_accuracy){false, 1, 0};
     case STITCH__LG2_APPROX: return (stitch__sfu_accuracy){SFU_TABLES_EXACT, 0, 0x1p-22};
     case STITCH__SIN_APPROX:
     case STITCH__COS_APPROX: return (stitch__sfu_accuracy){SFU_TABLES_EXACT, 0, 0x1p-20};
-    case STITCH__TANH_APPROX: return (stitch__sfu_accuracy){false, 1, 0};
+    case STITCH__TANH_APPROX: return (stitch__sfu_accuracy){SFU_TABLES_EXACT, 134, 0};
     default: return (stitch__sfu_accuracy){true, 0, 0};
     }
 }
@@ -218,7 +219,7 @@ static bool test_one(bool is64, stitch__testp test, uint64_t bits)
     case STITCH__TESTP_INFINITE: return a == inf;
     case STITCH__TESTP_NUMBER: return a <= inf;
     case STITCH__TESTP_NOTANUMBER: return a > inf;
-    case STITCH__TESTP_NORMAL: return a >= least && a < inf;
+    case STITCH__TESTP_NORMAL: return a == 0 || (a >= least && a < inf); /* as the hardware has it; PTX does not say */
     default: return a != 0 && a < least;
     }
 }

@@ -14,9 +14,12 @@
  * floating-point environment must be the default one (round to nearest, no flush to zero), which is what a new thread
  * has.
  *
- * NaN. Results are the canonical NaN: f16 and bf16 0x7fff, f32 0x7fffffff, f64 0xfff8000000000000 (what the hardware
- * makes of the payload of an f64 operand is not documented; the tests do not compare it). neg and abs of f32
- * canonicalise as well; f64 neg and abs change the sign bit alone.
+ * NaN. Results of f16, bf16 and f32 are the canonical NaN: 0x7fff, 0x7fffffff; neg and abs canonicalise as well. f64
+ * instructions pass on an operand's NaN, quieted (of two that of b, of three b, c, a; a division that of a; sign
+ * changes leave it alone), and make 0xfff8000000000000 where no operand is one. Conversions from and to f64 keep the
+ * payload. All that is measured on an H200.
+ *
+ * .ftz makes a result zero that is below the smallest normal number after rounding without a limit on the exponent.
  */
 #ifndef STITCH_SIM_ARITH_H
 #define STITCH_SIM_ARITH_H
@@ -177,8 +180,9 @@ uint16_t stitch__f16_from_fp8(uint8_t x,
                               stitch__num format); /* STITCH__E4M3X2 or STITCH__E5M2X2 names the element format */
 uint8_t stitch__fp8_from_f32(uint32_t x, stitch__num format, bool relu); /* .rn.satfinite */
 
-/* How exactly the special functions follow the hardware: whether this build's tables reproduce it on all inputs, and
- * otherwise the largest error in units in the last place (0: bounded in absolute error only, see arith_sfu.c). */
+/* How exactly the special functions follow the hardware, in f32 and in what is made of it: whether this build's tables
+ * reproduce it on all inputs, and the largest error in units in the last place (0: bounded in absolute error only; sin
+ * and cos within one turn, lg2 between 1/2 and 2). */
 typedef struct stitch__sfu_accuracy {
     bool exact;
     uint32_t ulp;

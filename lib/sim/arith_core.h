@@ -19,11 +19,13 @@
 /* Always inlined: a call in a loop over lanes would keep it scalar. */
 #define INLINE static inline __attribute__((always_inline))
 
-#define NAN16  0x7fffu
-#define NAN32  0x7fffffffu
-#define NAN64  0xfff8000000000000u
-#define SIGN32 0x80000000u
-#define INF32  0x7f800000u
+#define NAN16   0x7fffu
+#define NAN32   0x7fffffffu
+#define NAN64   0xfff8000000000000u
+#define QUIET64 0x0008000000000000u
+#define SIGN32  0x80000000u
+#define LEAST32 0x00800000u /* the smallest normal number */
+#define INF32   0x7f800000u
 
 INLINE float as_f32(uint32_t x)
 {
@@ -132,6 +134,16 @@ INLINE double two_sum_error(double a, double b, double s)
     return (a - (s - bb)) + (b - bb);
 }
 
+/* .ftz looks at the result rounded to 24 bits without a limit on the exponent: s + err, nearly 2^-126, may be less than
+ * that although the nearest f32 is 2^-126 itself. */
+INLINE uint32_t flush_least32(uint32_t r, double s, double err, stitch__round mode)
+{
+    s *= 0x1p64;
+    err *= 0x1p64;
+    uint32_t u = mode == STITCH__RN ? as_u32((float)odd64(s, err)) : round32(s, err, mode);
+    return (r & ~SIGN32) == LEAST32 && (u & ~SIGN32) < LEAST32 + (64u << 23) ? r & SIGN32 : r;
+}
+
 /* ---- f32 ------------------------------------------------------------------------------------------------------- */
 
 INLINE uint32_t add32(uint32_t a, uint32_t b, stitch__round mode)
@@ -170,6 +182,18 @@ INLINE uint32_t div32(uint32_t a, uint32_t b, stitch__round mode)
     if (mode == STITCH__RN)
         return as_u32(as_f32(a) / as_f32(b));
     return round32((double)as_f32(a) / (double)as_f32(b), 0, mode);
+}
+
+/* The results of .ftz that are 2^-126, once more with care. A product has c = 0. */
+INLINE uint32_t fma_least32(uint32_t r, uint32_t a, uint32_t b, uint32_t c, stitch__round mode)
+{
+    double p = (double)as_f32(a) * (double)as_f32(b), z = as_f32(c), s = p + z;
+    return flush_least32(r, s, two_sum_error(p, z, s), mode);
+}
+
+INLINE uint32_t div_least32(uint32_t r, uint32_t a, uint32_t b, stitch__round mode)
+{
+    return flush_least32(r, (double)as_f32(a) / (double)as_f32(b), 0, mode);
 }
 
 INLINE uint32_t sqrt32(uint32_t a, stitch__round mode)
@@ -250,6 +274,13 @@ INLINE uint32_t narrow_f16(uint32_t x, stitch__round mode)
     return (int32_t)a > (int32_t)INF32 ? NAN16 : q;
 }
 
+/* Toward zero, but what is too large for f16 is infinite: how the special function unit cuts its results. */
+INLINE uint32_t cut_f16(uint32_t x)
+{
+    uint32_t h = narrow_f16(x, STITCH__RZ);
+    return (int32_t)(x & ~SIGN32) >= 0x47800000 && !is_nan32(x) ? (x >> 16 & 0x8000) | 0x7c00 : h;
+}
+
 INLINE uint32_t narrow_bf16(uint32_t x, stitch__round mode)
 {
     uint32_t q = round_bits(x >> 16, x & 0xffff, 0x8000, x >> 31, mode);
@@ -285,9 +316,9 @@ INLINE uint32_t widen_half(uint32_t h, bool bf)
 
 INLINE uint32_t narrow_half(uint32_t x, bool bf, bool ftz, bool sat, bool relu)
 {
+    if (ftz) /* f16 only; as f32 does: below 2^-14 when rounded to 11 bits */
+        x = (x & ~SIGN32) < 0x387ff000 ? x & SIGN32 : x;
     uint32_t h = bf ? narrow_bf16(x, STITCH__RN) : narrow_f16(x, STITCH__RN);
-    if (ftz)
-        h = flush16(h);
     bool nan = (h & 0x7fff) > (bf ? 0x7f80u : 0x7c00u);
     if (sat) {
         uint32_t one = bf ? 0x3f80 : 0x3c00;
@@ -300,9 +331,20 @@ INLINE uint32_t narrow_half(uint32_t x, bool bf, bool ftz, bool sat, bool relu)
 
 /* ---- f64 ------------------------------------------------------------------------------------------------------- */
 
-INLINE uint64_t finish64(uint64_t x)
+/* A NaN result is an operand's NaN, quieted; of several that of b, else of c, else of a. Operands that an instruction
+ * lacks are 0. */
+INLINE uint64_t finish64(uint64_t r, uint64_t a, uint64_t b, uint64_t c)
 {
-    return is_nan64(x) ? NAN64 : x;
+    uint64_t nan = is_nan64(a) ? a | QUIET64 : NAN64;
+    nan = is_nan64(c) ? c | QUIET64 : nan;
+    nan = is_nan64(b) ? b | QUIET64 : nan;
+    return is_nan64(r) ? nan : r;
+}
+
+/* Division is a sequence of instructions: the dividend's NaN comes first. */
+INLINE uint64_t finish_div64(uint64_t r, uint64_t a, uint64_t b)
+{
+    return finish64(r, b, a, 0);
 }
 
 INLINE int64_t order64(uint64_t x)
@@ -317,7 +359,7 @@ INLINE uint64_t minmax64(uint64_t a, uint64_t b, bool max)
     bool first = max ? order64(a) > order64(b) : order64(a) < order64(b);
     uint64_t r = first ? a : b;
     r = na ? b : nb ? a : r;
-    return na && nb ? b | 0x0008000000000000 : r;
+    return na && nb ? b | QUIET64 : r;
 }
 
 #endif

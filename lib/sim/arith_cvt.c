@@ -103,6 +103,13 @@ static uint64_t widen_nan(uint32_t x)
     return (uint64_t)(x & SIGN32) << 32 | 0x7ff8000000000000u | (uint64_t)(x & 0x7fffff) << 29;
 }
 
+/* A NaN of f64 in a narrower type keeps its sign and the top of its payload. */
+static uint32_t narrow_nan(uint64_t x, unsigned fraction, unsigned exponent)
+{
+    uint32_t top = (uint32_t)(x >> 63) << exponent | ((1u << exponent) - 1);
+    return top << fraction | (uint32_t)((x | QUIET64) << 12 >> (64 - fraction));
+}
+
 /* The source as a double, exact; NaNs stay NaNs. */
 static double load_float(unsigned type, uint64_t bits, bool ftz)
 {
@@ -157,6 +164,8 @@ static uint64_t store_float(const cvt_spec *cvt, double d)
     }
     if (cvt->dst == STITCH__F32) {
         uint32_t x = d != d ? NAN32 : round32(d, 0, cvt->round);
+        if (cvt->flags & STITCH__FTZ)
+            x = flush_least32(x, d, 0, cvt->round);
         return finish32(x, cvt->flags & STITCH__FTZ, sat);
     }
     bool bf = cvt->dst == STITCH__BF16;
@@ -185,7 +194,7 @@ static uint32_t to_tf32(uint32_t x, const cvt_spec *cvt)
     }
     uint32_t q = round_bits(x >> 13, x & 0x1fff, 0x1000, x >> 31, cvt->round) << 13;
     if (a > INF32)
-        return NAN32;
+        return NAN32 & 0xffffe000;
     if (cvt->flags & STITCH__SATFINITE && (q & ~SIGN32) == INF32)
         q -= 0x2000;
     return cvt->flags & STITCH__RELU && q >> 31 ? 0 : q;
@@ -259,6 +268,29 @@ static uint64_t convert_packed(const cvt_spec *cvt, uint64_t a, uint64_t b)
            store_float(&one, load_float(STITCH__F32, b, false));
 }
 
+/* A NaN between floating-point types, without .sat: conversions from and to f64 keep the payload, and so does the shift
+ * that makes an f32 of a bf16; the rest give the canonical NaN. */
+static uint64_t convert_nan(const cvt_spec *cvt, uint64_t a)
+{
+    if (cvt->src == STITCH__F64) {
+        switch (cvt->dst) {
+        case STITCH__F32: return narrow_nan(a, 23, 8);
+        case STITCH__F16: return narrow_nan(a, 10, 5);
+        case STITCH__BF16: return narrow_nan(a, 7, 8);
+        default: return a | QUIET64;
+        }
+    }
+    uint32_t x = (uint32_t)a;
+    switch (cvt->dst) {
+    case STITCH__F64:
+        if (cvt->src == STITCH__F16)
+            return (a & 0x8000) << 48 | 0x7ff8000000000000u | (a & 0x3ff) << 42;
+        return widen_nan(cvt->src == STITCH__BF16 ? x << 16 : cvt->flags & STITCH__FTZ ? NAN32 : x);
+    case STITCH__F32: return cvt->src == STITCH__BF16 && !cvt->integer ? x << 16 : NAN32;
+    default: return NAN16;
+    }
+}
+
 static uint64_t convert(const cvt_spec *cvt, uint64_t a, uint64_t b)
 {
     if (cvt->dst > STITCH__F64 || cvt->src > STITCH__F64)
@@ -270,15 +302,16 @@ static uint64_t convert(const cvt_spec *cvt, uint64_t a, uint64_t b)
         bool half = cvt->dst == STITCH__F16 || cvt->dst == STITCH__BF16;
         return store_float(cvt, round_whole(w, cvt->dst == STITCH__F64 ? 53 : 24, cvt->round, half));
     }
-    double d = load_float(cvt->src, a, cvt->flags & STITCH__FTZ);
+    /* .ftz concerns f32 results and what becomes one or an integer; a rounded-up f16 of a subnormal f32 is not zero. */
+    double d = load_float(cvt->src, a, cvt->flags & STITCH__FTZ && cvt->dst != STITCH__F16);
     if (is_int(cvt->dst))
         return float_to_int(cvt, d);
+    if (d != d && !(cvt->flags & STITCH__SAT))
+        return convert_nan(cvt, a);
     if (cvt->integer && d == d)
         d = integral(d, cvt->round);
     if (cvt->dst == STITCH__F32 && cvt->src == STITCH__BF16 && !(cvt->flags & STITCH__SAT))
         return (uint32_t)a << 16;
-    if (cvt->dst == STITCH__F64 && cvt->src == STITCH__F64 && d != d && !(cvt->flags & STITCH__SAT))
-        return a | 0x0008000000000000u;
     return store_float(cvt, d);
 }
 

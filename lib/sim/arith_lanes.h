@@ -46,36 +46,85 @@
 #define F32_RCP(r, z, s)  finish32(div32(0x3f800000, F32_IN(A, z), r), z, s)
 #define F32_SQRT(r, z, s) finish32(sqrt32(F32_IN(A, z), r), z, s)
 
-#define F32_MODES(op)                                                                                                  \
+/* .ftz where a result may be inexact near 2^-126: those that are 2^-126 are looked at again. */
+#define FLUSHING(name, expr, least)                                                                                    \
+    static void name(void *dv, const void *av, const void *bv, const void *cv)                                         \
+    {                                                                                                                  \
+        uint32_t out[STITCH__LANES], any = 0;                                                                          \
+        const uint32_t *pa = av, *pb = bv, *pc = cv;                                                                   \
+        (void)pb;                                                                                                      \
+        (void)pc;                                                                                                      \
+        EACH_LANE                                                                                                      \
+        {                                                                                                              \
+            out[i] = (expr);                                                                                           \
+        }                                                                                                              \
+        EACH_LANE                                                                                                      \
+        {                                                                                                              \
+            any |= (uint32_t)((out[i] & ~SIGN32) == LEAST32);                                                          \
+        }                                                                                                              \
+        for (int i = 0; any && i < STITCH__LANES; i++)                                                                 \
+            out[i] = (least);                                                                                          \
+        memcpy(dv, out, sizeof(out));                                                                                  \
+    }
+#define F32_LEAST_MUL(r) fma_least32(out[i], F32_IN(A, 1), F32_IN(B, 1), 0, r)
+#define F32_LEAST_FMA(r) fma_least32(out[i], F32_IN(A, 1), F32_IN(B, 1), F32_IN(C, 1), r)
+#define F32_LEAST_DIV(r) div_least32(out[i], F32_IN(A, 1), F32_IN(B, 1), r)
+#define F32_LEAST_RCP(r) div_least32(out[i], 0x3f800000, F32_IN(A, 1), r)
+
+#define F32_PLAIN_MODES(op)                                                                                            \
     LANES(f32_##op##_rn, uint32_t, uint32_t, F32_##op(STITCH__RN, 0, 0))                                               \
     LANES(f32_##op##_rz, uint32_t, uint32_t, F32_##op(STITCH__RZ, 0, 0))                                               \
     LANES(f32_##op##_rm, uint32_t, uint32_t, F32_##op(STITCH__RM, 0, 0))                                               \
-    LANES(f32_##op##_rp, uint32_t, uint32_t, F32_##op(STITCH__RP, 0, 0))                                               \
+    LANES(f32_##op##_rp, uint32_t, uint32_t, F32_##op(STITCH__RP, 0, 0))
+#define F32_PLAIN_SAT_MODES(op)                                                                                        \
+    LANES(f32_##op##_rn_sat, uint32_t, uint32_t, F32_##op(STITCH__RN, 0, 1))                                           \
+    LANES(f32_##op##_rz_sat, uint32_t, uint32_t, F32_##op(STITCH__RZ, 0, 1))                                           \
+    LANES(f32_##op##_rm_sat, uint32_t, uint32_t, F32_##op(STITCH__RM, 0, 1))                                           \
+    LANES(f32_##op##_rp_sat, uint32_t, uint32_t, F32_##op(STITCH__RP, 0, 1))
+/* Exact where they are small: sums, and roots, which are never small. */
+#define F32_FTZ_MODES(op)                                                                                              \
     LANES(f32_##op##_rn_ftz, uint32_t, uint32_t, F32_##op(STITCH__RN, 1, 0))                                           \
     LANES(f32_##op##_rz_ftz, uint32_t, uint32_t, F32_##op(STITCH__RZ, 1, 0))                                           \
     LANES(f32_##op##_rm_ftz, uint32_t, uint32_t, F32_##op(STITCH__RM, 1, 0))                                           \
     LANES(f32_##op##_rp_ftz, uint32_t, uint32_t, F32_##op(STITCH__RP, 1, 0))
-#define F32_SAT_MODES(op)                                                                                              \
-    LANES(f32_##op##_rn_sat, uint32_t, uint32_t, F32_##op(STITCH__RN, 0, 1))                                           \
-    LANES(f32_##op##_rz_sat, uint32_t, uint32_t, F32_##op(STITCH__RZ, 0, 1))                                           \
-    LANES(f32_##op##_rm_sat, uint32_t, uint32_t, F32_##op(STITCH__RM, 0, 1))                                           \
-    LANES(f32_##op##_rp_sat, uint32_t, uint32_t, F32_##op(STITCH__RP, 0, 1))                                           \
+#define F32_FTZ_SAT_MODES(op)                                                                                          \
     LANES(f32_##op##_rn_ftz_sat, uint32_t, uint32_t, F32_##op(STITCH__RN, 1, 1))                                       \
     LANES(f32_##op##_rz_ftz_sat, uint32_t, uint32_t, F32_##op(STITCH__RZ, 1, 1))                                       \
     LANES(f32_##op##_rm_ftz_sat, uint32_t, uint32_t, F32_##op(STITCH__RM, 1, 1))                                       \
     LANES(f32_##op##_rp_ftz_sat, uint32_t, uint32_t, F32_##op(STITCH__RP, 1, 1))
+#define F32_FLUSHING_MODES(op)                                                                                         \
+    FLUSHING(f32_##op##_rn_ftz, F32_##op(STITCH__RN, 1, 0), F32_LEAST_##op(STITCH__RN))                                \
+    FLUSHING(f32_##op##_rz_ftz, F32_##op(STITCH__RZ, 1, 0), F32_LEAST_##op(STITCH__RZ))                                \
+    FLUSHING(f32_##op##_rm_ftz, F32_##op(STITCH__RM, 1, 0), F32_LEAST_##op(STITCH__RM))                                \
+    FLUSHING(f32_##op##_rp_ftz, F32_##op(STITCH__RP, 1, 0), F32_LEAST_##op(STITCH__RP))
+#define F32_FLUSHING_SAT_MODES(op)                                                                                     \
+    FLUSHING(f32_##op##_rn_ftz_sat, F32_##op(STITCH__RN, 1, 1), F32_LEAST_##op(STITCH__RN))                            \
+    FLUSHING(f32_##op##_rz_ftz_sat, F32_##op(STITCH__RZ, 1, 1), F32_LEAST_##op(STITCH__RZ))                            \
+    FLUSHING(f32_##op##_rm_ftz_sat, F32_##op(STITCH__RM, 1, 1), F32_LEAST_##op(STITCH__RM))                            \
+    FLUSHING(f32_##op##_rp_ftz_sat, F32_##op(STITCH__RP, 1, 1), F32_LEAST_##op(STITCH__RP))
 
-F32_MODES(ADD)
-F32_SAT_MODES(ADD)
-F32_MODES(SUB)
-F32_SAT_MODES(SUB)
-F32_MODES(MUL)
-F32_SAT_MODES(MUL)
-F32_MODES(FMA)
-F32_SAT_MODES(FMA)
-F32_MODES(DIV)
-F32_MODES(RCP)
-F32_MODES(SQRT)
+F32_PLAIN_MODES(ADD)
+F32_PLAIN_SAT_MODES(ADD)
+F32_FTZ_MODES(ADD)
+F32_FTZ_SAT_MODES(ADD)
+F32_PLAIN_MODES(SUB)
+F32_PLAIN_SAT_MODES(SUB)
+F32_FTZ_MODES(SUB)
+F32_FTZ_SAT_MODES(SUB)
+F32_PLAIN_MODES(MUL)
+F32_PLAIN_SAT_MODES(MUL)
+F32_FLUSHING_MODES(MUL)
+F32_FLUSHING_SAT_MODES(MUL)
+F32_PLAIN_MODES(FMA)
+F32_PLAIN_SAT_MODES(FMA)
+F32_FLUSHING_MODES(FMA)
+F32_FLUSHING_SAT_MODES(FMA)
+F32_PLAIN_MODES(DIV)
+F32_FLUSHING_MODES(DIV)
+F32_PLAIN_MODES(RCP)
+F32_FLUSHING_MODES(RCP)
+F32_PLAIN_MODES(SQRT)
+F32_FTZ_MODES(SQRT)
 
 #define F32_ROW(op)                                                                                                    \
     {                                                                                                                  \
@@ -193,14 +242,12 @@ MM_SET(f32_mm, F32_MM)
 static const stitch__lanes_fn f32_mm[16] = MM_ROW(f32_mm);
 /* ---- f16, bf16 and their pairs --------------------------------------------------------------------------------- */
 
-#define H_ADD(a, b, c, bf)  as_u32(as_f32(a) + as_f32(b))
-#define H_SUB(a, b, c, bf)  as_u32(as_f32(a) - as_f32(b))
-#define H_MUL(a, b, c, bf)  half_mul(a, b, bf)
-#define H_FMA(a, b, c, bf)  half_fma(a, b, c, bf)
-#define H_NEG(a, b, c, bf)  ((a) ^ SIGN32)
-#define H_ABS(a, b, c, bf)  ((a) & ~SIGN32)
-#define H_TANH(a, b, c, bf) sfu_tanh(a)
-#define H_EX2(a, b, c, bf)  sfu_ex2(a)
+#define H_ADD(a, b, c, bf) as_u32(as_f32(a) + as_f32(b))
+#define H_SUB(a, b, c, bf) as_u32(as_f32(a) - as_f32(b))
+#define H_MUL(a, b, c, bf) half_mul(a, b, bf)
+#define H_FMA(a, b, c, bf) half_fma(a, b, c, bf)
+#define H_NEG(a, b, c, bf) ((a) ^ SIGN32)
+#define H_ABS(a, b, c, bf) ((a) & ~SIGN32)
 
 /* Inputs widened to f32: the low halves, then the high ones. Steps in loops of their own are what GCC vectorises; they
  * are functions of their own so that each exists once. */
@@ -264,14 +311,12 @@ INLINE void narrow_lanes(uint32_t *d, const uint32_t *x, bool bf, bool two, bool
         }                                                                                                              \
         narrow_lanes(d, out, bf, two, z, s, r);                                                                        \
     }
-#define H_INPUTS_ADD  2
-#define H_INPUTS_SUB  2
-#define H_INPUTS_MUL  2
-#define H_INPUTS_FMA  3
-#define H_INPUTS_NEG  1
-#define H_INPUTS_ABS  1
-#define H_INPUTS_EX2  1
-#define H_INPUTS_TANH 1
+#define H_INPUTS_ADD 2
+#define H_INPUTS_SUB 2
+#define H_INPUTS_MUL 2
+#define H_INPUTS_FMA 3
+#define H_INPUTS_NEG 1
+#define H_INPUTS_ABS 1
 #define H_SET(op, suffix, z, s, r)                                                                                     \
     H_LANES(f16_##op##suffix, H_##op, H_INPUTS_##op, 0, 0, z, s, r)                                                    \
     H_LANES(f16x2_##op##suffix, H_##op, H_INPUTS_##op, 0, 1, z, s, r)
@@ -298,26 +343,41 @@ H_SET(ABS, , 0, 0, 0)
 H_SET(ABS, _ftz, 1, 0, 0)
 BF_SET(ABS, , 0, 0)
 
-/* ex2 of f16 goes through the f32 form without .ftz: subnormal inputs and results count. */
-static void f16_EX2(void *d, const void *a, const void *b, const void *c)
+/* ex2 and tanh: the unit's f32 result cut to the narrower type. f16 takes the form of ex2 without .ftz: subnormal
+ * inputs and results count. */
+INLINE void tanh_lanes(uint32_t *d, const uint32_t *a)
 {
-    uint32_t x[2 * STITCH__LANES];
-    widen_lanes(x, a, 0, 0, 0);
-    ex2_lanes(x, x);
-    narrow_lanes(d, x, 0, 0, 0, 0, 0);
+    EACH_LANE d[i] = sfu_tanh(a[i]);
 }
 
-static void f16x2_EX2(void *d, const void *a, const void *b, const void *c)
+INLINE void ex2_ftz_lanes(uint32_t *d, const uint32_t *a)
 {
-    uint32_t x[2 * STITCH__LANES];
-    widen_lanes(x, a, 0, 1, 0);
-    ex2_lanes(x, x);
-    ex2_lanes(x + STITCH__LANES, x + STITCH__LANES);
-    narrow_lanes(d, x, 0, 1, 0, 0, 0);
+    EACH_LANE d[i] = sfu_ex2(a[i]);
 }
-BF_SET(EX2, _ftz, 1, 0)
-H_SET(TANH, , 0, 0, 0)
-BF_SET(TANH, , 0, 0)
+
+HALF_STEP(cut_f16_step, d[i] |= cut_f16(a[i]) << shift)
+HALF_STEP(cut_bf16_step, d[i] |= narrow_bf16(a[i], STITCH__RZ) << shift)
+
+#define HALF_SFU(name, f, bf, two)                                                                                     \
+    static void name(void *d, const void *a, const void *b, const void *c)                                             \
+    {                                                                                                                  \
+        uint32_t x[2 * STITCH__LANES];                                                                                 \
+        half_step *cut = bf ? cut_bf16_step : cut_f16_step;                                                            \
+        widen_lanes(x, a, bf, two, 0);                                                                                 \
+        memset(d, 0, STITCH__LANES * sizeof(uint32_t));                                                                \
+        for (unsigned k = 0; k <= two; k++) {                                                                          \
+            f(x + k * STITCH__LANES, x + k * STITCH__LANES);                                                           \
+            cut(d, x + k * STITCH__LANES, 16 * k);                                                                     \
+        }                                                                                                              \
+    }
+HALF_SFU(f16_EX2, ex2_lanes, 0, 0)
+HALF_SFU(f16x2_EX2, ex2_lanes, 0, 1)
+HALF_SFU(bf16_EX2_ftz, ex2_ftz_lanes, 1, 0)
+HALF_SFU(bf16x2_EX2_ftz, ex2_ftz_lanes, 1, 1)
+HALF_SFU(f16_TANH, tanh_lanes, 0, 0)
+HALF_SFU(f16x2_TANH, tanh_lanes, 0, 1)
+HALF_SFU(bf16_TANH, tanh_lanes, 1, 0)
+HALF_SFU(bf16x2_TANH, tanh_lanes, 1, 1)
 
 #define HALF_MM(name, bf, two, m, z, n, x)                                                                             \
     static void name(void *d, const void *a, const void *b, const void *c)                                             \
@@ -396,17 +456,17 @@ static const half_row half_rows[] = {
 /* ---- f64 ------------------------------------------------------------------------------------------------------- */
 
 #define F64(x) as_f64(x)
-LANES(f64_add, uint64_t, uint64_t, finish64(as_u64(F64(A) + F64(B))))
-LANES(f64_sub, uint64_t, uint64_t, finish64(as_u64(F64(A) - F64(B))))
-LANES(f64_mul, uint64_t, uint64_t, finish64(as_u64(F64(A) * F64(B))))
-LANES(f64_fma, uint64_t, uint64_t, finish64(as_u64(__builtin_fma(F64(A), F64(B), F64(C)))))
-LANES(f64_div, uint64_t, uint64_t, finish64(as_u64(F64(A) / F64(B))))
-LANES(f64_rcp, uint64_t, uint64_t, finish64(as_u64(1.0 / F64(A))))
-LANES(f64_sqrt, uint64_t, uint64_t, finish64(as_u64(__builtin_sqrt(F64(A)))))
+LANES(f64_add, uint64_t, uint64_t, finish64(as_u64(F64(A) + F64(B)), A, B, 0))
+LANES(f64_sub, uint64_t, uint64_t, finish64(as_u64(F64(A) - F64(B)), A, B, 0))
+LANES(f64_mul, uint64_t, uint64_t, finish64(as_u64(F64(A) * F64(B)), A, B, 0))
+LANES(f64_fma, uint64_t, uint64_t, finish64(as_u64(__builtin_fma(F64(A), F64(B), F64(C))), A, B, C))
+LANES(f64_div, uint64_t, uint64_t, finish_div64(as_u64(F64(A) / F64(B)), A, B))
+LANES(f64_rcp, uint64_t, uint64_t, finish64(as_u64(1.0 / F64(A)), A, 0, 0))
+LANES(f64_sqrt, uint64_t, uint64_t, finish64(as_u64(__builtin_sqrt(F64(A))), A, 0, 0))
 LANES(f64_min, uint64_t, uint64_t, minmax64(A, B, 0))
 LANES(f64_max, uint64_t, uint64_t, minmax64(A, B, 1))
-LANES(f64_neg, uint64_t, uint64_t, A ^ 1ull << 63)
-LANES(f64_abs, uint64_t, uint64_t, A & ~(1ull << 63))
+LANES(f64_neg, uint64_t, uint64_t, is_nan64(A) ? A | QUIET64 : A ^ 1ull << 63)
+LANES(f64_abs, uint64_t, uint64_t, is_nan64(A) ? A | QUIET64 : A & ~(1ull << 63))
 LANES(f64_copysign, uint64_t, uint64_t, (A & 1ull << 63) | (B & ~(1ull << 63)))
 LANES(f64_rcp_approx, uint64_t, uint64_t, seed64(A, 0))
 LANES(f64_rsqrt_seed, uint64_t, uint64_t, seed64(A, 1))

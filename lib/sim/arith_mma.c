@@ -243,7 +243,7 @@ static void run_f64(const stitch__mma *mma, uint64_t *d, const uint64_t *a, cons
             double sum = c ? as_f64(c[i * mma->n + j]) : 0;
             for (unsigned k = 0; k < mma->k; k++)
                 sum = fma(as_f64(a[i * mma->k + k]), as_f64(b[k * mma->n + j]), sum);
-            d[i * mma->n + j] = finish64(as_u64(sum));
+            d[i * mma->n + j] = finish64(as_u64(sum), 0, 0, 0);
         }
     }
 }

@@ -6,9 +6,10 @@
  * coefficients, x is the rest. The square comes from a truncated multiplier, the sum is truncated after a constant is
  * added. This is the published method (S. F. Oberman and M. Y. Siu, "A high-performance area-efficient multifunction
  * interpolator", 2005); the widths, the constants and the truncated square were learnt from the description of an
- * earlier chip in the envytools project and hold on the H200: with the hardware's coefficients this code gives the
- * hardware's bits for every input of rcp, rsqrt, lg2, ex2, sin and cos. What a PTX instruction does around the unit
- * (scaling of subnormals, the multiplication by 1 / 2 pi) is what the compiler emits for sm_90.
+ * earlier chip in the envytools project and hold on the H200; sqrt and tanh, which that chip lacks, were found to be of
+ * the same form, from recorded results: with the hardware's coefficients this code gives the
+ * hardware's bits for every input of rcp, rsqrt, sqrt, lg2, ex2, sin, cos and tanh. What a PTX instruction does around
+ * the unit (scaling of subnormals, the multiplication by 1 / 2 pi) is what the compiler emits for sm_90.
  *
  * The coefficients are in arith_sfu_tables.h, which says how they were made and whether they are the hardware's.
  */
@@ -63,14 +64,17 @@ INLINE uint32_t sfu_rsqrt(uint32_t v)
     return e == 0 ? sign | INF32 : r;
 }
 
-/* MUFU.SQRT: the correctly rounded root. The hardware's is within one unit in the last place of it. */
 INLINE uint32_t sfu_sqrt(uint32_t v)
 {
-    uint32_t e = v >> 23 & 255;
-    uint32_t normal = 0u - (uint32_t)(e != 0);
-    uint32_t r = as_u32(__builtin_sqrtf(as_f32(v & normal)));
-    r = is_nan32(r) ? NAN32 : r;
-    return (r & normal) | (v & SIGN32 & ~normal);
+    uint32_t sign = v & SIGN32, e = v >> 23 & 255, m = v & 0x7fffff;
+    int32_t half = ((int32_t)e - 127) >> 1;
+    uint32_t w = m | (((e - 127) & 1) << 23), x = w & 0x1ffff;
+    double p = sfu_poly(sfu_sqrt_c0, sfu_sqrt_c1, sfu_sqrt_c2, w >> 17, x, sfu_square(x), 0x1p15, 2);
+    int32_t f = (int32_t)((p + 0xffff) * 0x1p-17) - (1 << 23);
+    uint32_t r = (uint32_t)((127 + half) * (1 << 23) + f);
+    r = e == 255 ? INF32 : r;
+    r = sign || (e == 255 && m) ? NAN32 : r;
+    return e == 0 ? sign : r;
 }
 
 INLINE uint32_t sfu_lg2(uint32_t v)
@@ -136,30 +140,22 @@ INLINE uint32_t sfu_sine_float(uint32_t v, uint32_t angle, double p, bool cosine
     return (v & INF32) == INF32 ? NAN32 : r;
 }
 
-/* MUFU.TANH: correctly rounded almost everywhere. The hardware's is within 134 units in the last place of it (about
- * 2^-15). */
+/* tanh: the binades from 2^-8 to 2^3 have 2^bits table entries each, and x is the next 17 bits; below them the result
+ * is the input, above them 1. 39 fraction bits are cut to a float. */
 INLINE uint32_t sfu_tanh(uint32_t v)
 {
-    double t = as_f32(v & ~SIGN32), s = t * t;
-    /* Below 1/4 a Taylor series whose next term is below 2^-30 of the sum; elsewhere 1 - 2 / (e^2t + 1). */
-    double small =
-        t * (1 + s * (-1.0 / 3 +
-                      s * (2.0 / 15 +
-                           s * (-17.0 / 315 + s * (62.0 / 2835 + s * (-1382.0 / 155925 + s * (21844.0 / 6081075)))))));
-    double u = t > 12 ? 12 : t;
-    double k = u * 2.8853900817779268; /* 2 t / ln 2 */
-    double n = __builtin_floor(k + 0.5), z = (k - n) * 0.69314718055994531;
-    double e =
-        1 +
-        z * (1 + z * (1.0 / 2 +
-                      z * (1.0 / 6 +
-                           z * (1.0 / 24 +
-                                z * (1.0 / 120 +
-                                     z * (1.0 / 720 + z * (1.0 / 5040 + z * (1.0 / 40320 + z * (1.0 / 362880)))))))));
-    e *= as_f64((uint64_t)(int64_t)((int32_t)n + 1023) << 52);
-    double r = t < 0.25 ? small : 1 - 2 / (e + 1);
-    uint32_t y = as_u32((float)r) | (v & SIGN32);
-    return is_nan32(v) ? NAN32 : y;
+    static const int32_t bits[11] = {0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 3},
+                         start[11] = {0, 1, 2, 3, 5, 7, 11, 15, 19, 27, 43};
+    uint32_t a = v & ~SIGN32, m = v & 0x7fffff;
+    int32_t e = (int32_t)(a >> 23) - 119, binade = e < 0 ? 0 : e;
+    binade = binade > 10 ? 10 : binade;
+    int32_t k = bits[binade];
+    uint32_t index = (uint32_t)start[binade] + (m >> (23 - k)), x = m >> (6 - k) & 0x1ffff;
+    double p = sfu_poly(sfu_tanh_c0, sfu_tanh_c1, sfu_tanh_c2, index, x, sfu_square(x), 0x1p15, 2);
+    uint32_t r = round32(p * 0x1p-39, 0, STITCH__RZ);
+    r = e < 0 ? a : r;
+    r = e > 10 ? 0x3f800000 : r;
+    return is_nan32(v) ? NAN32 : r | (v & SIGN32);
 }
 
 /* ---- the PTX instructions around the unit, as compiled for sm_90 ------------------------------------------------ */
@@ -238,19 +234,19 @@ INLINE uint32_t div_approx(uint32_t a, uint32_t b, bool ftz, bool full)
     return finish32(mul32(n, r, STITCH__RN), ftz, false);
 }
 
-/* The f64 seeds see and give the high word alone: 20 bits of significand. Correctly rounded to those here. */
+/* The f64 seeds see and give the high word alone: the unit's f32 result on those 20 bits of significand, cut to 20. */
 INLINE uint64_t seed64(uint64_t v, bool root)
 {
-    uint64_t top = v & 0xffffffff00000000u, sign = v & 1ull << 63;
-    if (!(top & 0x7ff0000000000000u))
-        return sign | 0x7ff0000000000000u;
-    double d = as_f64(top), r = root ? 1 / __builtin_sqrt(d) : 1 / d;
-    uint64_t u = as_u64(r);
-    if (is_nan64(v) || is_nan64(u))
-        return root && !is_nan64(v) ? NAN64 : 0x7fffffff00000000u;
-    if (!(u & 0x7ff0000000000000u))
-        return u & 1ull << 63;
-    return (u + 0x80000000u) & 0xffffffff00000000u;
+    uint64_t sign = v & 1ull << 63;
+    int32_t e = (int32_t)(v >> 52 & 0x7ff), odd = (e - 1023) & 1;
+    uint32_t m = (uint32_t)(v >> 32 & 0xfffff) << 3;
+    uint32_t y = root ? sfu_rsqrt((127u + (uint32_t)odd) << 23 | m) : sfu_rcp(127u << 23 | m);
+    int32_t exponent = (int32_t)(y >> 23) - 127 + 1023 - (root ? (e - 1023 - odd) / 2 : e - 1023);
+    uint64_t r = sign | (uint64_t)(uint32_t)exponent << 52 | (uint64_t)((y & 0x7fffff) >> 3) << 32;
+    r = exponent <= 0 ? sign : r;
+    r = e == 0x7ff ? (root ? 0 : sign) : r;
+    r = is_nan64(v) || (root && sign) ? 0x7fffffff00000000u : r;
+    return e ? r : sign | 0x7ff0000000000000u;
 }
 
 /* rsqrt.approx.f64: the seed and one step of third order. */
@@ -259,7 +255,9 @@ INLINE uint64_t rsqrt_f64(uint64_t v)
     double d = as_f64(v), scale = 1;
     if (d == 0)
         return (v & 1ull << 63) | 0x7ff0000000000000u;
-    if (is_nan64(v) || v >> 63)
+    if (is_nan64(v))
+        return v | QUIET64;
+    if (v >> 63)
         return NAN64;
     if (v == 0x7ff0000000000000u)
         return 0;

@@ -241,8 +241,7 @@ static int int_op(ptx_parser *p, int op, stitch__num t, bool *wide)
                                   : -1;
     case OP4('m', 'a', '2', '4'):
         return hi ? -1 : t == STITCH__U32 ? STITCH__ALU_MAD24LO_U : t == STITCH__S32 ? STITCH__ALU_MAD24LO_S : -1;
-    case OP4('s', 'a', 'd', 0):
-        return t == STITCH__U32 ? STITCH__ALU_SAD_U32 : t == STITCH__S32 ? STITCH__ALU_SAD_S32 : -1;
+    case OP4('s', 'a', 'd', 0): return pick(t, ALU6(SAD_U16, SAD_S16, SAD_U32, SAD_S32, SAD_U64, SAD_S64));
     case OP4('d', 'i', 'v', 0): return pick(t, ALU6(DIV_U16, DIV_S16, DIV_U32, DIV_S32, DIV_U64, DIV_S64));
     case OP4('r', 'e', 'm', 0): return pick(t, ALU6(REM_U16, REM_S16, REM_U32, REM_S32, REM_U64, REM_S64));
     case OP4('a', 'b', 's', 0): return pick(t, ALU6(ABS16, ABS16, ABS32, ABS32, ABS64, ABS64));
@@ -751,16 +750,18 @@ static bool dec_testp(ptx_parser *p)
 
 static bool dec_slct(ptx_parser *p)
 {
-    ptx_mod(p, "ftz");
+    bool ftz = ptx_mod(p, "ftz");
     stitch__num t = ptx_type(p), ct = ptx_type(p);
-    if (t == STITCH__NUM_NONE || p->operand_count != 4)
+    if (t == STITCH__NUM_NONE || (ct != STITCH__S32 && ct != STITCH__F32) || (ftz && ct != STITCH__F32) ||
+        p->operand_count != 4)
         return ptx_refuse(p, "is not supported in this form");
     uint32_t bits = ptx_num_bits(t);
     uint32_t a = ptx_src(p, &p->operands[1], t, bits), b = ptx_src(p, &p->operands[2], t, bits);
-    if (ct == STITCH__S32 && bits != 16)
-        return emit_alu(p, bits == 64 ? STITCH__ALU_CMOV64 : STITCH__ALU_CMOV32, ptx_dst(p, &p->operands[0], bits), a,
-                        b, ptx_src(p, &p->operands[3], ct, 32));
-    return ptx_refuse(p, "is not supported for this type");
+    bool w = bits == 64;
+    stitch__alu fn = ct == STITCH__S32 ? (w ? STITCH__ALU_CMOV64 : STITCH__ALU_CMOV32)
+                     : ftz             ? (w ? STITCH__ALU_FCMOV64_FTZ : STITCH__ALU_FCMOV32_FTZ)
+                                       : (w ? STITCH__ALU_FCMOV64 : STITCH__ALU_FCMOV32);
+    return emit_alu(p, fn, ptx_dst(p, &p->operands[0], bits), a, b, ptx_src(p, &p->operands[3], ct, 32));
 }
 
 bool ptx_dec_compare(ptx_parser *p, int op)
@@ -914,6 +915,7 @@ static bool dec_mov(ptx_parser *p)
         if (stitch__grow(p->m->ctx, &f->callees, &f->callee_cap, f->callee_count + 1, sizeof(*f->callees)))
             return ptx_nomem(p);
         f->callees[f->callee_count++] = a->symbol->index;
+        p->m->functions[a->symbol->index]->address_taken = true;
         return emit_mov(p, ptx_dst(p, d, 64),
                         ptx_const(p, STITCH__SIM_FUNC_WINDOW + 16 * (uint64_t)a->symbol->index, true), true);
     }

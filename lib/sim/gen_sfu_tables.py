@@ -44,13 +44,36 @@ def rsqrt_value(entry, x):
     return 2.0 ** 40 / np.sqrt(v)
 
 
+# tanh: the binades from 2^-8 to 2^3 have 2^k table entries each; x is the next 17 bits of the significand.
+TANH_BITS = [0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 3]
+
+
+def tanh_value(entry, x):
+    for binade, k in enumerate(TANH_BITS):
+        if entry < 1 << k:
+            break
+        entry -= 1 << k
+    return 2.0 ** 39 * np.tanh(2.0 ** (binade - 8) * (1 + (entry + x / 2.0 ** 17) / 2 ** k))
+
+
+def tanh_entry(inputs):
+    """Table entry and x of float bits within those binades."""
+    binade, m = (inputs >> 23) - 119, inputs & 0x7FFFFF
+    k = np.array(TANH_BITS)[binade]
+    start = np.cumsum([0] + [1 << bits for bits in TANH_BITS])[binade]
+    return start + (m >> (23 - k)), m >> (6 - k) & 0x1FFFF
+
+
 FUNCTIONS = [
     Function("rcp", 128, 16, 13, 0, 0x47E7, 15, lambda i, x: 2.0 ** 39 / (1 + fraction(i, x, 16)), 1),
     Function("rsqrt", 128, 17, 14, 2, 0x7FFF, 16, rsqrt_value),
     Function("sin", 64, 17, 11, 0, 0, 14, lambda i, x: 2.0 ** 37 * np.sin(math.pi / 2 * fraction(i, x, 17))),
     Function("ex2", 64, 17, 13, 0, 0x77E2, 15, lambda i, x: 2.0 ** 38 * np.exp2(fraction(i, x, 17))),
     Function("lg2", 64, 17, 12, 1, 0x3345, 2, lambda i, x: 2.0 ** 38 * np.log2(1 + fraction(i, x, 17))),
+    Function("sqrt", 128, 17, 15, 1, 0xFFFF, 17, lambda i, x: 2.0 ** 80 / rsqrt_value(i, x)),
+    Function("tanh", sum(1 << k for k in TANH_BITS), 17, 15, 1, 0, 16, tanh_value),
 ]
+TRUNCATED = ("sin", "lg2", "tanh")  # the sum is normalised and cut, not rounded to a fixed place
 
 
 def fit(f, entry):
@@ -58,7 +81,7 @@ def fit(f, entry):
     n = 1 << f.bits
     x = np.unique(np.clip(np.round(n / 2 - n / 2 * np.cos(np.pi * np.arange(4097) / 4096)), 0, n - 1)).astype(np.int64)
     b1, b2 = (b.astype(np.float64) for b in f.basis(x))
-    half = 0 if f.name in ("sin", "lg2") else 2.0 ** (f.shift - 1)
+    half = 0 if f.name in TRUNCATED else 2.0 ** (f.shift - 1)
     target = f.value(entry, x) + half - f.bias
     scale = np.array([2.0 ** f.s0, n, n * n / 2.0 ** 19])
     a = np.stack([np.full(len(x), 2.0 ** f.s0), b1, b2], axis=1)
@@ -115,6 +138,14 @@ def observations(name, inputs, outputs):
     y, above = floats(outputs), floats(outputs + 1)
     if name == "rcp":
         entry, x, low, bias, shift = m >> 16, m & 0xFFFF, y * 2.0 ** 24, 0x47E7, 15
+    elif name == "tanh":
+        keep = (inputs >= 0x3B800000) & (inputs < 0x41000000)
+        entry, x = tanh_entry(inputs[keep])
+        low, high = np.ceil(y[keep] * 2.0 ** 39), np.ceil(above[keep] * 2.0 ** 39) - 1
+        return entry, x, low.astype(np.int64), high.astype(np.int64)
+    elif name == "sqrt":
+        w = m | np.where(inputs >= 0x40000000, 1 << 23, 0)
+        entry, x, low, bias, shift = w >> 17, w & 0x1FFFF, y * 2.0 ** 23, 0xFFFF, 17
     elif name == "rsqrt":
         w = m | np.where(inputs >= 0x40000000, 1 << 23, 0)
         entry, x, low, bias, shift = w >> 17, w & 0x1FFFF, y * 2.0 ** 24, 0x7FFF, 16

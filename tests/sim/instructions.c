@@ -132,8 +132,10 @@ static void add_float(list *l, const stitch__arith_op *op)
     in->u.op = *op;
     if (ops[op->op].approximate)
         in->flags |= INSTR_APPROXIMATE;
-    if (op->type == STITCH__F64)
+    if (op->type == STITCH__F64 && in->inputs > 1)
         in->flags |= INSTR_UNKNOWN_NAN;
+    if (op->op == STITCH__NEG || op->op == STITCH__ABS)
+        in->flags |= INSTR_CONTEXT;
     in->ref = ref_float;
 }
 
@@ -197,8 +199,6 @@ static void add_cvt(list *l, const stitch__arith_cvt *c)
     in->src[0] = c->src;
     in->src[1] = two ? c->src : 0;
     in->u.cvt = *c;
-    if (c->dst == STITCH__F64)
-        in->flags |= INSTR_UNKNOWN_NAN;
     in->ref = ref_cvt;
 }
 
@@ -401,7 +401,10 @@ static bool ref_bits_and_masks(const instr *in, const uint64_t *x, unsigned bits
         for (unsigned i = 0; i < bits; i++)
             *out |= (a >> i & 1) << (bits - 1 - i);
         break;
-    case I_BFE: *out = bit_field_extract(a, b & 255, c & 255, bits, is_signed); break;
+    case I_BFE: /* PTX masks position and length; code compiled for the 64-bit form does not */
+        *out = bits == 64 ? bit_field_extract(a, b < 256 ? b : 255, c < 256 ? c : 255, bits, is_signed)
+                          : bit_field_extract(a, b & 255, c & 255, bits, is_signed);
+        break;
     case I_BFI: *out = bit_field_insert(a, b, c & 255, c >> 8 & 255, bits); break;
     case I_AND: *out = a & b; break;
     case I_OR: *out = a | b; break;
@@ -535,7 +538,7 @@ static bool ref_integer(const instr *in, const uint64_t *x, uint64_t *out)
                           v.kind == REF_INF,
                           v.kind != REF_NAN,
                           v.kind == REF_NAN,
-                          v.kind == REF_FINITE && v.v != 0 && !tiny,
+                          v.kind == REF_FINITE && !tiny, /* zero too, on the hardware */
                           tiny};
         *out = answers[in->u.integer.extra];
         return true;
@@ -714,6 +717,8 @@ static void add_comparisons(list *l)
                         ftz ? ".ftz" : "", d ? "f32" : "u32", type_name[t]);
                     last(l)->u.integer.extra = (uint8_t)cmp;
                     last(l)->u.integer.immediate = ftz;
+                    if (d || instr_width(t) == 16)
+                        last(l)->flags |= INSTR_CONTEXT;
                 }
             }
         }

@@ -18,8 +18,12 @@ enum {
     INSTR_MAX_INPUTS = 3,
     /* instr.flags */
     INSTR_APPROXIMATE = 1, /* C cannot say the exact result: compare with recordings */
-    INSTR_UNKNOWN_NAN = 2, /* the payload of a NaN result is the hardware's business */
-    INSTR_DIVIDES = 4,     /* by b: a zero divisor gives an unspecified result and is not generated */
+    INSTR_UNKNOWN_NAN = 2, /* of two NaN operands, the compiler may put either first: their payloads are left out of
+                              random programs */
+    INSTR_CONTEXT = 8, /* compiled differently depending on what surrounds it: not used in random programs. A guarded
+                          abs or neg becomes a select, which keeps a NaN's payload; ptxas 13.0 applies the second
+                          half of a guarded `set` with an f32 result or 16-bit operands whatever the guard says. */
+    INSTR_DIVIDES = 4, /* by b: a zero divisor gives an unspecified result and is not generated */
 };
 
 typedef struct instr instr;

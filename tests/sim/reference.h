@@ -22,11 +22,12 @@ typedef struct float_format {
     int emin, emax;
     int exponent_bits;
     uint64_t nan;
+    bool ftz; /* results below the smallest normal number, rounded without a limit on the exponent, become zero */
 } float_format;
 
-static const float_format REF_F16 = {11, -14, 15, 5, 0x7fff}, REF_BF16 = {8, -126, 127, 8, 0x7fff},
-                          REF_F32 = {24, -126, 127, 8, 0x7fffffff},
-                          REF_F64 = {53, -1022, 1023, 11, 0xfff8000000000000u};
+static const float_format REF_F16 = {11, -14, 15, 5, 0x7fff, false}, REF_BF16 = {8, -126, 127, 8, 0x7fff, false},
+                          REF_F32 = {24, -126, 127, 8, 0x7fffffff, false},
+                          REF_F64 = {53, -1022, 1023, 11, 0xfff8000000000000u, false};
 
 static inline const float_format *ref_format(unsigned type)
 {
@@ -82,6 +83,18 @@ static inline ref_value ref_decode(const float_format *f, uint64_t bits)
     return r;
 }
 
+/* Whether q + rest, 0 <= rest < 1, is rounded up in magnitude. */
+static inline bool ref_up(uint64_t q, quad rest, bool negative, stitch__round mode)
+{
+    switch (mode) {
+    case STITCH__RN: return rest > 0.5Q || (rest == 0.5Q && (q & 1));
+    case STITCH__RNA: return rest >= 0.5Q;
+    case STITCH__RM: return rest > 0 && negative;
+    case STITCH__RP: return rest > 0 && !negative;
+    default: return false;
+    }
+}
+
 /* A finite quad rounded to the format; `negative` is the sign of a zero. Values to be rounded to nearest may come
  * rounded to odd. */
 static inline uint64_t ref_round(const float_format *f, quad v, bool negative, stitch__round mode)
@@ -98,15 +111,14 @@ static inline uint64_t ref_round(const float_format *f, quad v, bool negative, s
         scaled = ref_pow2(f->precision);
     uint64_t q = (uint64_t)scaled;
     quad rest = scaled - (quad)q;
-    bool up = false;
-    switch (mode) {
-    case STITCH__RN: up = rest > 0.5Q || (rest == 0.5Q && (q & 1)); break;
-    case STITCH__RNA: up = rest >= 0.5Q; break;
-    case STITCH__RM: up = rest > 0 && negative; break;
-    case STITCH__RP: up = rest > 0 && !negative; break;
-    case STITCH__RZ: break;
+    if (f->ftz && a < ref_pow2(f->emin)) {
+        quad full = a * ref_pow2(fraction - ref_exponent(a));
+        uint64_t top = (uint64_t)full;
+        top += ref_up(top, full - (quad)top, negative, mode);
+        uint64_t least = top >> f->precision && ref_exponent(a) == f->emin - 1 ? 1ull << fraction : 0;
+        return least | (negative ? sign : 0);
     }
-    q += up;
+    q += ref_up(q, rest, negative, mode);
     uint64_t bits =
         ((uint64_t)(e - f->emin) << fraction) + q; /* the hidden bit adds one to the exponent of normal numbers */
     uint64_t inf = ((1ull << f->exponent_bits) - 1) << fraction;
@@ -256,6 +268,20 @@ static inline uint64_t ref_minmax(const float_format *f, uint64_t x, uint64_t y,
     return xorsign ? r | xs : r;
 }
 
+/* Which operand's NaN an f64 instruction passes on, quieted, as the H200 does. */
+static inline uint64_t ref_nan64(stitch__fop op, const uint64_t *x)
+{
+    static const uint8_t orders[4][3] = {{0, 0, 0}, {0, 1, 1}, {1, 0, 0}, {1, 2, 0}};
+    const uint8_t *order = orders[op == STITCH__FMA                                             ? 3
+                                  : op == STITCH__ADD || op == STITCH__SUB || op == STITCH__MUL ? 2
+                                  : op == STITCH__DIV                                           ? 1
+                                                                                                : 0];
+    for (int i = 0; i < 3; i++)
+        if (ref_is_nan(&REF_F64, x[order[i]]))
+            return x[order[i]] | 0x0008000000000000u;
+    return REF_F64.nan;
+}
+
 /* One floating-point instruction on one element; false where this reference does not have it. */
 static inline bool ref_arith(const stitch__arith_op *op, uint64_t a, uint64_t b, uint64_t c, uint64_t *out)
 {
@@ -265,18 +291,22 @@ static inline bool ref_arith(const stitch__arith_op *op, uint64_t a, uint64_t b,
     stitch__round mode = (stitch__round)op->round;
     bool ftz = op->flags & STITCH__FTZ;
     uint64_t r, one = ref_round(f, 1, false, STITCH__RN), sign = 1ull << (ref_bits(f) - 1);
+    uint64_t x[3] = {a, b, c};
+    float_format flushing = *f;
+    flushing.ftz = true;
+    const float_format *to = ftz ? &flushing : f;
     if (ftz) {
         a = ref_flush(f, a);
         b = ref_flush(f, b);
         c = ref_flush(f, c);
     }
     switch (op->op) {
-    case STITCH__ADD: r = ref_add(f, a, b, mode); break;
-    case STITCH__SUB: r = ref_add(f, a, ref_negate(f, b), mode); break;
-    case STITCH__MUL: r = ref_fma(f, a, b, 0, true, mode); break;
-    case STITCH__FMA: r = ref_fma(f, a, b, c, false, mode); break;
-    case STITCH__DIV: r = ref_div(f, a, b, mode); break;
-    case STITCH__RCP: r = ref_div(f, one, a, mode); break;
+    case STITCH__ADD: r = ref_add(to, a, b, mode); break;
+    case STITCH__SUB: r = ref_add(to, a, ref_negate(f, b), mode); break;
+    case STITCH__MUL: r = ref_fma(to, a, b, 0, true, mode); break;
+    case STITCH__FMA: r = ref_fma(to, a, b, c, false, mode); break;
+    case STITCH__DIV: r = ref_div(to, a, b, mode); break;
+    case STITCH__RCP: r = ref_div(to, one, a, mode); break;
     case STITCH__SQRT: r = ref_sqrt(f, a, mode); break;
     case STITCH__MIN:
     case STITCH__MAX:
@@ -287,10 +317,8 @@ static inline bool ref_arith(const stitch__arith_op *op, uint64_t a, uint64_t b,
     case STITCH__COPYSIGN: *out = (a & sign) | (b & ~sign); return true;
     default: return false;
     }
-    bool plain = op->type == STITCH__F64 &&
-                 (op->op == STITCH__NEG || op->op == STITCH__ABS || op->op == STITCH__MIN || op->op == STITCH__MAX);
-    if (ref_is_nan(f, r) && !plain)
-        r = f->nan;
+    if (ref_is_nan(f, r) && !(op->type == STITCH__F64 && (op->op == STITCH__MIN || op->op == STITCH__MAX)))
+        r = op->type == STITCH__F64 ? ref_nan64((stitch__fop)op->op, x) : f->nan;
     if (ftz)
         r = ref_flush(f, r);
     if (op->flags & STITCH__SAT)
@@ -386,7 +414,7 @@ static inline bool ref_convert(const stitch__arith_cvt *cvt, uint64_t x, uint64_
         v.v = (quad)i;
     } else {
         x &= ref_bits(from) == 64 ? ~0ull : (1ull << ref_bits(from)) - 1;
-        if (cvt->flags & STITCH__FTZ && from == &REF_F32)
+        if (cvt->flags & STITCH__FTZ && from == &REF_F32 && to != &REF_F16) /* what the H200 does, for f16 */
             x = ref_flush(from, x);
         v = ref_decode(from, x);
     }
@@ -407,11 +435,12 @@ static inline bool ref_convert(const stitch__arith_cvt *cvt, uint64_t x, uint64_
     uint64_t r;
     if (v.kind == REF_NAN) {
         r = to->nan;
-        if (to == &REF_F64) /* the payload moves up */
-            r = from == &REF_F64   ? x | 0x0008000000000000
-                : from == &REF_F16 ? 0x7fffffffe0000000u
-                                   : (x >> (ref_bits(from) - 1) & 1) << 63 | 0x7ff8000000000000u |
-                                         (x & ((1ull << (from->precision - 1)) - 1)) << (53 - from->precision);
+        if (to == &REF_F64 || from == &REF_F64) { /* quieted; the payload stays at the top */
+            uint64_t payload = x << (65 - from->precision) | 1ull << 63;
+            r = ref_inf(to, x >> (ref_bits(from) - 1) & 1) | payload >> (65 - to->precision);
+        }
+        if (to == &REF_F64 && from == &REF_F32 && cvt->flags & STITCH__FTZ)
+            r = 0x7fffffffe0000000u;
         if (to == &REF_F32 && from == &REF_BF16)
             r = x << 16;
     } else if (v.kind == REF_INF) {
@@ -421,7 +450,9 @@ static inline bool ref_convert(const stitch__arith_cvt *cvt, uint64_t x, uint64_
     } else {
         if (cvt->integer)
             v.v = ref_integral(v.v, mode);
-        r = ref_round(to, v.v, v.negative, mode);
+        float_format flushing = *to;
+        flushing.ftz = cvt->flags & STITCH__FTZ && to == &REF_F32;
+        r = ref_round(&flushing, v.v, v.negative, mode);
         uint64_t magnitude = r & ~(1ull << (ref_bits(to) - 1));
         if (cvt->flags & STITCH__SATFINITE && magnitude == ref_inf(to, false))
             r--;

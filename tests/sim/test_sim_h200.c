@@ -176,6 +176,86 @@ TEST(special_functions_keep_their_stated_error)
     }
 }
 
+/* All 65,536 inputs of the 16-bit forms, and of the pairs. */
+TEST(half_functions_give_the_hardware_bits)
+{
+    static uint64_t sums[4][256];
+    static const stitch__arith_op ops[4][2] = {
+        {{STITCH__EX2_APPROX, STITCH__F16, 0, 0, 0}, {STITCH__EX2_APPROX, STITCH__F16X2, 0, 0, 0}},
+        {{STITCH__TANH_APPROX, STITCH__F16, 0, 0, 0}, {STITCH__TANH_APPROX, STITCH__F16X2, 0, 0, 0}},
+        {{STITCH__EX2_APPROX, STITCH__BF16, 0, STITCH__FTZ, 0},
+         {STITCH__EX2_APPROX, STITCH__BF16X2, 0, STITCH__FTZ, 0}},
+        {{STITCH__TANH_APPROX, STITCH__BF16, 0, 0, 0}, {STITCH__TANH_APPROX, STITCH__BF16X2, 0, 0, 0}},
+    };
+    if (!stitch__arith_sfu_accuracy(STITCH__EX2_APPROX).exact)
+        SKIP("the coefficients are not the hardware's");
+    load("h200_half.bin", sums, sizeof(sums));
+    for (int f = 0; f < 4; f++) {
+        for (uint32_t block = 0; block < 256; block++) {
+            uint64_t sum = 0;
+            for (uint32_t low = 0; low < 256; low++) {
+                uint32_t x = block << 8 | low, y = (uint32_t)stitch__arith_eval(&ops[f][0], x, 0, 0);
+                sum += (uint64_t)mix(x ^ mix(y)) * (x | 1u);
+                CHECK_INT(stitch__arith_eval(&ops[f][1], x << 16 | (x ^ 1), 0, 0) >> 16, y);
+                CHECK_INT(stitch__arith_eval(&ops[f][1], x | (x ^ 1) << 16, 0, 0) & 0xffff, y);
+            }
+            if (sum != sums[f][block])
+                FAIL("function %d: block %02x differs", f, block);
+        }
+    }
+}
+
+/* Where random programs (tests/fuzz/ptx_diff.c) or the recording once differed from the H200, with its answers. */
+TEST(differences_once_found)
+{
+    static const struct {
+        stitch__arith_cvt cvt;
+        uint64_t x, want;
+    } cvts[] = {
+        {{STITCH__F16, STITCH__F32, STITCH__RP, STITCH__FTZ, false}, 0xc7b7, 1},
+        {{STITCH__F16, STITCH__F32, STITCH__RM, STITCH__FTZ, false}, 0x804aa65a, 0x8001},
+        {{STITCH__F16, STITCH__F64, STITCH__RZ, 0, false}, 0xfffffffffffffffc, 0xffff},
+        {{STITCH__F16, STITCH__F64, STITCH__RZ, 0, false}, 0x7ff6fde3db732d1d, 0x7fbf},
+        {{STITCH__BF16, STITCH__F64, STITCH__RN, 0, false}, 0xfffa8afc8ec19dea, 0xffd4},
+        {{STITCH__F32, STITCH__F64, STITCH__RN, 0, false}, 0xfffffffffffffffc, 0xffffffff},
+        {{STITCH__F32, STITCH__F64, STITCH__RN, STITCH__FTZ, false}, 0xfff5e4f7bdb7cf96, 0xffef27bd},
+        {{STITCH__F32, STITCH__F64, STITCH__RZ, STITCH__FTZ, false}, 0x7ffc0e98d3d6a061, 0x7fe074c6},
+        {{STITCH__TF32, STITCH__F32, STITCH__RZ, 0, false}, 0x7ffab268, 0x7fffe000},
+        {{STITCH__F64, STITCH__F16, STITCH__RN, 0, false}, 0x7d35, 0x7ffcd40000000000},
+        {{STITCH__F64, STITCH__F32, STITCH__RN, STITCH__FTZ, false}, 0xffdeecc3, 0x7fffffffe0000000},
+    };
+    static const struct {
+        stitch__arith_op op;
+        uint64_t a, b, c, want;
+    } ops[] = {
+        {{STITCH__DIV, STITCH__F32, STITCH__RM, STITCH__FTZ, 0}, 0x800002, 0xbf800003, 0, 0x80000000},
+        {{STITCH__FMA, STITCH__F16, STITCH__RN, STITCH__FTZ, 0}, 0x8401, 0x8402, 0x8400, 0x8400},
+        {{STITCH__FMA, STITCH__F16X2, STITCH__RN, STITCH__FTZ | STITCH__RELU, 0},
+         0x85b9fdb0,
+         0x14205c65,
+         0x040185b9,
+         0x00007fff},
+        {{STITCH__ADD, STITCH__F64, STITCH__RZ, 0, 0}, 0x7fff7256da1bd52e, 0x7ff7020f10b10080, 0, 0x7fff020f10b10080},
+        {{STITCH__FMA, STITCH__F64, STITCH__RN, 0, 0},
+         0x7ff0d7802cdee3e9,
+         0x7ffde45aac3a9e84,
+         0x7ff0000000000000,
+         0x7ffde45aac3a9e84},
+        {{STITCH__NEG, STITCH__F64, STITCH__RN, 0, 0}, 0xfff7469aa6f5fedf, 0, 0, 0xffff469aa6f5fedf},
+        {{STITCH__RCP_APPROX, STITCH__F64, STITCH__RN, STITCH__FTZ, 0}, 0x2cac191d44ffa5f1, 0, 0, 0x533238cc00000000},
+        {{STITCH__SQRT_APPROX, STITCH__F32, STITCH__RN, STITCH__FTZ, 0}, 0x430f881e, 0, 0, 0x413fb004},
+    };
+    for (size_t i = 0; i < sizeof(cvts) / sizeof(cvts[0]); i++)
+        if (stitch__arith_eval_cvt(&cvts[i].cvt, cvts[i].x, 0) != cvts[i].want)
+            FAIL("conversion %zu of %" PRIx64 ": got %" PRIx64 ", expected %" PRIx64, i, cvts[i].x,
+                 stitch__arith_eval_cvt(&cvts[i].cvt, cvts[i].x, 0), cvts[i].want);
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+        uint64_t got = stitch__arith_eval(&ops[i].op, ops[i].a, ops[i].b, ops[i].c);
+        if (got != ops[i].want)
+            FAIL("operation %zu: got %" PRIx64 ", expected %" PRIx64, i, got, ops[i].want);
+    }
+}
+
 /* The f64 seeds give 20 bits; rsqrt.approx.f64 is made of one. */
 TEST(double_seeds_and_divisions)
 {
@@ -415,6 +495,7 @@ TEST(matrix_combinations_that_do_not_exist)
 }
 
 TEST_MAIN(RUN(special_functions_give_the_hardware_bits), RUN(special_cases_give_the_hardware_bits),
-          RUN(special_functions_keep_their_stated_error), RUN(double_seeds_and_divisions),
-          RUN(matrix_products_give_the_hardware_bits), RUN(fast_matrix_products_are_near), RUN(matrix_specials),
-          RUN(matrix_f16_accumulators), RUN(matrix_integers_and_doubles), RUN(matrix_combinations_that_do_not_exist))
+          RUN(special_functions_keep_their_stated_error), RUN(half_functions_give_the_hardware_bits),
+          RUN(differences_once_found), RUN(double_seeds_and_divisions), RUN(matrix_products_give_the_hardware_bits),
+          RUN(fast_matrix_products_are_near), RUN(matrix_specials), RUN(matrix_f16_accumulators),
+          RUN(matrix_integers_and_doubles), RUN(matrix_combinations_that_do_not_exist))
