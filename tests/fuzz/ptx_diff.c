@@ -7,7 +7,7 @@
  * By default kernels S, S + 1, ... run on the GPU (libcuda.so.1, or what STITCH_CUDA_DRIVER names) and in the
  * simulator.
  * --reference compares the simulator with the evaluator in C instead, and needs no GPU; --gpu-only compares the GPU
- * with the evaluator. --approximate also uses the special functions that the simulator reproduces exactly. --emit
+ * with the evaluator. --approximate also uses the special functions. --emit
  * prints kernel S. A difference is reduced to the fewest statements that still show it, and printed with its PTX. Exit:
  * 0 none found, 1 found, 2 something else failed, 77 no GPU.
  */

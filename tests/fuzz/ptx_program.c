@@ -57,6 +57,8 @@ static unsigned file_size(unsigned width)
 
 bool program_uses(const instr *in, const program_options *options)
 {
+    if (in->flags & INSTR_CONTEXT)
+        return false;
     if (!(in->flags & INSTR_APPROXIMATE)) {
         uint64_t x[3] = {0}, out;
         return in->ref(in, x, &out) || in->dst == STITCH__TF32 || in->dst == STITCH__E4M3X2 ||
@@ -66,7 +68,7 @@ bool program_uses(const instr *in, const program_options *options)
     bool division = in->u.op.op == STITCH__DIV_APPROX || in->u.op.op == STITCH__DIV_FULL;
     if (division)
         a = stitch__arith_sfu_accuracy(STITCH__RCP_APPROX);
-    return options->approximate && in->dst == STITCH__F32 && a.exact;
+    return options->approximate && a.exact;
 }
 
 static void make_instr(maker *m, bool allow_predicate)
