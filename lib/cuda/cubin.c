@@ -211,7 +211,8 @@ static int read_info(reader *r, const section *s, stitch__entry *entry)
         return rc;
     for (size_t i = 0; i < entry->param_count; i++) {
         const stitch__param_layout *p = &entry->params[i];
-        bool after = i == 0 ? p->offset == 0 : p->offset >= entry->params[i - 1].offset + entry->params[i - 1].size;
+        /* The first may start late: an over-aligned struct is aligned in the constant bank, not in the block. */
+        bool after = i == 0 || p->offset >= entry->params[i - 1].offset + entry->params[i - 1].size;
         if (p->size == 0 || !after)
             return bad(r, "the parameters of a kernel overlap or have gaps in their numbering");
     }

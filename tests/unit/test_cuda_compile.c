@@ -398,6 +398,8 @@ TEST(large_parameters_and_clusters)
     static const char source[] =
         "struct B { char c[8000]; };\n__global__ void big(B b, int n, float *p) { p[0] = b.c[n]; }\n"
         "__global__ void __cluster_dims__(2, 1, 1) cl(int n, float *p) { p[0] = n; }\n"
+        "struct __align__(64) Map { long long v[16]; };\n"
+        "__global__ void aligned(const __grid_constant__ Map m, float *p) { p[threadIdx.x] = m.v[threadIdx.x]; }\n"
         "__shared__ float both[64];\n__device__ __noinline__ float f(int i) { return both[i]; }\n"
         "__global__ void a(float *p) { both[threadIdx.x] = 1; __syncthreads(); p[0] = f(3); }\n";
     stitch_context *ctx = new_context();
@@ -415,6 +417,11 @@ TEST(large_parameters_and_clusters)
         CHECK_INT(p.offset, 8008);
         CHECK_STR(p.type, "float *");
         CHECK_INT(stitch_image_find(image, "cl", &index), STITCH_OK);
+        CHECK_INT(stitch_image_find(image, "aligned", &index), STITCH_OK);
+        CHECK_INT(stitch_image_param(image, index, 0, &p), STITCH_OK);
+        CHECK_INT(p.size, 128);
+        CHECK_INT(stitch_image_param(image, index, 1, &p), STITCH_OK);
+        CHECK_INT(p.size, 8);
         CHECK_INT(stitch_image_find(image, "a", &index), STITCH_OK);
         CHECK_INT(stitch_image_kernel(image, index, &k), STITCH_OK);
         CHECK(k.static_shared == 256 || (ptx && k.static_shared == -1));
