@@ -133,6 +133,7 @@ bool ptx_dec_call(ptx_parser *p, int op)
             return ptx_refuse(p, "of %s is not supported: device-side allocation", g->name);
     } else if (target->kind == PTX_O_REG) {
         pointer = ptx_src(p, target, STITCH__U64, 64);
+        f->calls_pointer = true;
     } else {
         return ptx_refuse(p, "has a target that is no function");
     }

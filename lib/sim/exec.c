@@ -392,7 +392,7 @@ int stitch__exec_call(stitch__exec *x, const stitch__instr *in, uint32_t mask)
                            "call through a pointer that is no function");
             return STITCH__RUN_KILL;
         }
-        callee = (uint32_t)index;
+        callee = stitch__sim_resolve(m, (uint32_t)index);
         if (same != mask) {
             stitch__split_add(up, pc, mask & ~same, false);
             up->mask &= ~(mask & ~same);

@@ -88,9 +88,10 @@ bool stitch__locate(stitch__exec *x, const stitch__instr *in, stitch__sim_space 
         return false;
     case STITCH__SIM_PARAM:
         w->space = STITCH__SIM_PARAM;
-        w->host = (uint8_t *)(uintptr_t)x->launch->params + address;
-        if (!write && address + size <= x->launch->param_bytes && address < UINT64_C(1) << 32)
+        if (!write && address < UINT64_C(1) << 32 && address + size <= x->launch->param_bytes) {
+            w->host = (uint8_t *)(uintptr_t)x->launch->params + address;
             return true;
+        }
         stitch__report_bounds(x, in, lane, STITCH__SIM_PARAM, address, size, write, NULL,
                               write ? STITCH__SIM_READ_ONLY : STITCH__SIM_OUT_OF_BOUNDS);
         return false;

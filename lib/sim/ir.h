@@ -205,6 +205,8 @@ struct stitch__sim_function {
     uint32_t shared_min, global_min; /* smallest access in bytes, for the race record */
     uint32_t dynamic_align;          /* of extern shared arrays */
     uint32_t cc;                     /* virtual register of the carry flag, an operand; 0: none */
+    bool address_taken;              /* may be called through a pointer from anywhere */
+    bool calls_pointer;
     bool prints;                     /* calls vprintf: its blocks run in order */
     bool may_talk;                   /* atomics, volatile, fences on global memory */
     uint32_t *callees;
@@ -245,6 +247,8 @@ struct stitch__sim_module {
 int stitch__sim_flow(stitch__sim_function *f, stitch_error **err);
 /* Once all functions are known: shared-memory layout, callees, final constants. STITCH_OK or STITCH_E_NOMEM. */
 int stitch__sim_module_link(stitch__sim_module *m);
+/* The function with a body that a declaration stands for. */
+uint32_t stitch__sim_resolve(const stitch__sim_module *m, uint32_t callee);
 /* Puts the addresses of bound variables into constants. */
 void stitch__sim_function_relocate(stitch__sim_function *f);
 

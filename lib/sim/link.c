@@ -5,7 +5,7 @@
  */
 #include "sim/exec.h"
 
-static uint32_t resolve(const stitch__sim_module *m, uint32_t callee)
+uint32_t stitch__sim_resolve(const stitch__sim_module *m, uint32_t callee)
 {
     const stitch__sim_function *f = m->functions[callee];
     for (size_t i = 0; !f->has_body && i < m->function_count; i++)
@@ -22,8 +22,15 @@ static void reach(const stitch__sim_module *m, uint32_t f, uint8_t *seen, uint32
     seen[f] = 1;
     while (top) {
         const stitch__sim_function *g = m->functions[stack[--top]];
+        for (uint32_t i = 0; g->calls_pointer && i < m->function_count; i++) {
+            uint32_t c = m->functions[i]->address_taken ? stitch__sim_resolve(m, i) : f;
+            if (!seen[c]) {
+                seen[c] = 1;
+                stack[top++] = c;
+            }
+        }
         for (size_t i = 0; i < g->callee_count; i++) {
-            uint32_t c = resolve(m, g->callees[i]);
+            uint32_t c = stitch__sim_resolve(m, g->callees[i]);
             if (!seen[c]) {
                 seen[c] = 1;
                 stack[top++] = c;
@@ -192,7 +199,7 @@ int stitch__sim_module_link(stitch__sim_module *m)
             for (uint32_t k = 0; f->has_body && !f->info.refusal && k < f->code_count; k++) {
                 stitch__call *c = f->code[k].op == STITCH__OP_CALL ? f->code[k].data : NULL;
                 if (c && c->callee != UINT32_MAX)
-                    c->callee = resolve(m, c->callee);
+                    c->callee = stitch__sim_resolve(m, c->callee);
             }
             if (f->has_body && !f->info.refusal)
                 rc = build_constants(f);

@@ -179,8 +179,16 @@ static bool init_element(ptx_parser *p, stitch__sim_var_data *v, uint32_t variab
         }
         uint32_t unused;
         ptx_symbol *s = p->tok.kind == PTX_ID ? ptx_lookup(p, p->tok, &unused) : NULL;
-        if (!s || s->kind != PTX_SYM_VAR || d->elem_size != 8)
-            return ptx_fail(p, "an initialiser that is no number or address of a variable is not supported");
+        if (!s || (s->kind != PTX_SYM_VAR && s->kind != PTX_SYM_FUNC) || d->elem_size != 8)
+            return ptx_fail(p, "an initialiser that is no number and no address is not supported");
+        if (s->kind == PTX_SYM_FUNC) {
+            value = STITCH__SIM_FUNC_WINDOW + 16 * (uint64_t)s->index;
+            p->m->functions[s->index]->address_taken = true;
+            memcpy(v->init + *at, &value, 8);
+            *at += 8;
+            ptx_next(p);
+            return !generic || ptx_expect(p, ')');
+        }
         ptx_next(p);
         if (generic && !ptx_expect(p, ')'))
             return false;
