@@ -5,11 +5,10 @@
  *     record_instructions OUT_FOLDER [samples] [kept]
  *
  * OUT_FOLDER/instructions.bin: for every scalar instruction of tests/sim/instructions.c a hash of its results on
- * `samples` inputs (default 4096) and the first `kept` of them (128; all for 16-bit functions that C lacks).
- * test_sim_instructions.c reads it. OUT_FOLDER/sfu.bin: results of the special functions at chosen inputs, from which
- * lib/sim/gen_sfu_tables.py solves for the hardware's coefficients. OUT_FOLDER/half.bin: ex2 and tanh of all 65,536
- * inputs of f16 and bf16. The driver is libcuda.so.1, or what STITCH_CUDA_DRIVER names (libstitch-sim.so works too). In
- * all below 2 MB.
+ * `samples` inputs (default 4096) and the first `kept` of them (64). test_sim_instructions.c reads it.
+ * OUT_FOLDER/sfu.bin: results of the special functions at chosen inputs, from which lib/sim/gen_sfu_tables.py solves
+ * for the hardware's coefficients. OUT_FOLDER/half.bin: ex2 and tanh of all 65,536 inputs of f16 and bf16. The driver
+ * is libcuda.so.1, or what STITCH_CUDA_DRIVER names (libstitch-sim.so works too). In all below 2 MB.
  */
 #include "instructions.h"
 #include "runner.h"
@@ -37,7 +36,7 @@ static FILE *create(const char *folder, const char *name)
 static int record_group(runner *gpu, FILE *f, const instr *items, size_t first, size_t count, unsigned samples,
                         unsigned kept_usually, uint64_t *in, uint64_t *out)
 {
-    char *ptx = instr_kernels(items + first, count, (unsigned)(gpu->arch < 90 ? 90 : 90));
+    char *ptx = instr_kernels(items + first, count, 90);
     CUmodule module;
     if (!ptx)
         return die("PTX", "out of memory");
