@@ -6,12 +6,15 @@
 
 #include "program/executor.h"
 
-/* Fails with what evaluation found. Validation has seen the same values, so this is rare. */
-static int eval_failed(stitch_executor *x, stitch_error **err)
+enum { MAX_GRAPH_STEPS = 1024 }; /* of a list with dependencies; longer ones run in order */
+
+int stitch__encode_failed(stitch_executor *x, stitch_error **err)
 {
-    if (x->session.nomem)
+    bool nomem = x->session.nomem;
+    x->session.nomem = false; /* the next try may find memory */
+    int rc = stitch__findings_end(&x->findings, STITCH_E_VALIDATE, nomem ? NULL : err);
+    if (nomem)
         return stitch__err_nomem(x->ctx, err);
-    int rc = stitch__findings_end(&x->findings, STITCH_E_VALIDATE, err);
     return rc ? rc : stitch__err(x->ctx, err, STITCH_E_INTERNAL, "a step cannot be evaluated");
 }
 
@@ -50,7 +53,7 @@ static int encode_map(stitch_executor *x, const stitch__exec_plan *plan, const s
     if (!x->dev->drv->TensorMapEncodeTiled)
         return stitch__err(x->ctx, err, STITCH_E_UNSUPPORTED, "%s: this driver has no tensor maps", step->place);
     if (!stitch__eval_map(&x->session, step, field, map, &v))
-        return eval_failed(x, err);
+        return stitch__encode_failed(x, err);
     int dtype = x->doc->tensors[v.buffer.tensor].dtype;
     for (size_t i = 0; i < n; i++) { /* the driver wants the innermost first */
         shape[i] = (cuuint64_t)v.shape[n - 1 - i];
@@ -78,13 +81,13 @@ static int encode_arg(stitch_executor *x, const stitch__exec_plan *plan, const s
         return encode_map(x, plan, step, field, arg->map, (CUtensorMap *)out->bytes, err);
     if (arg->kind == STITCH__ARG_POINTER) {
         if (!stitch__eval_ref(&x->session, step, field, &arg->ref, &range))
-            return eval_failed(x, err);
+            return stitch__encode_failed(x, err);
         CUdeviceptr address = stitch__encode_address(x, plan, &range);
         memcpy(out->bytes, &address, sizeof(address));
         return STITCH_OK;
     }
     if (arg->expr && !stitch__eval(&x->session, step, field, arg->expr, &integer))
-        return eval_failed(x, err);
+        return stitch__encode_failed(x, err);
     if (!stitch__scalar_encode(arg->scalar, integer, arg->real, arg->expr == NULL, out->bytes, why))
         return stitch__err(x->ctx, err, STITCH_E_VALIDATE, "%s.%s: %s", step->place, field, why);
     return STITCH_OK;
@@ -100,7 +103,7 @@ static int encode_kernel(stitch_executor *x, const stitch__exec_plan *plan, cons
     int rc;
 
     if (!stitch__eval_kernel(&x->session, step, &v))
-        return eval_failed(x, err);
+        return stitch__encode_failed(x, err);
     if (stitch_image_find(x->image, k->name, &index) != STITCH_OK)
         return stitch__err(x->ctx, err, STITCH_E_INTERNAL, "%s: kernel %s is not in the image", step->place, k->name);
     for (size_t i = 0; i < k->arg_count; i++) {
@@ -163,7 +166,9 @@ static int encode_copy(stitch_executor *x, const stitch__exec_plan *plan, const 
     if (!stitch__eval_ref(&x->session, step, "copy.from", &c->from, &from) ||
         !stitch__eval_ref(&x->session, step, "copy.to", &c->to, &to) ||
         !stitch__eval_count(&x->session, step, c->count, &from, &count))
-        return eval_failed(x, err);
+        return stitch__encode_failed(x, err);
+    if (!count) /* the driver takes no empty nodes into a graph */
+        return STITCH_OK;
     size_t bytes = (size_t)count * stitch_dtype_size(x->doc->tensors[from.tensor].dtype);
     CUresult r = x->dev->drv->MemcpyDtoDAsync(stitch__encode_address(x, plan, &to),
                                               stitch__encode_address(x, plan, &from), bytes, stream);
@@ -205,7 +210,9 @@ static int encode_fill(stitch_executor *x, const stitch__exec_plan *plan, const 
 
     if (!stitch__eval_ref(&x->session, step, "fill.buffer", &f->buffer, &range) ||
         !stitch__eval_count(&x->session, step, f->count, &range, &count))
-        return eval_failed(x, err);
+        return stitch__encode_failed(x, err);
+    if (!count)
+        return STITCH_OK;
     int dtype = x->doc->tensors[range.tensor].dtype;
     if (!fill_bits(dtype, f, &bits))
         return stitch__err(x->ctx, err, STITCH_E_UNSUPPORTED, "%s.fill.value: only 0 can be filled into %s",
@@ -248,7 +255,7 @@ static int encode_op(stitch_executor *x, const stitch__exec_plan *plan, const st
         snprintf(field, sizeof(field), "args[%zu]", i);
         if (a->kind == STITCH__ARG_POINTER) {
             if (!stitch__eval_ref(&x->session, step, field, &a->ref, &range))
-                return eval_failed(x, err);
+                return stitch__encode_failed(x, err);
             const stitch__tensor *t = &x->doc->tensors[range.tensor];
             args[i].ptr = stitch__encode_address(x, plan, &range);
             args[i].dtype = t->dtype;
@@ -258,7 +265,7 @@ static int encode_op(stitch_executor *x, const stitch__exec_plan *plan, const st
             args[i].dtype = stitch__scalar_dtype(a->scalar);
             args[i].real = a->real;
             if (a->expr && !stitch__eval(&x->session, step, field, a->expr, &args[i].integer))
-                return eval_failed(x, err);
+                return stitch__encode_failed(x, err);
             if (a->expr)
                 args[i].real = (double)args[i].integer;
         }
@@ -288,7 +295,7 @@ static int encode_step(stitch_executor *x, const stitch__exec_plan *plan, const 
     }
     const stitch__repeat_step *r = step->u.repeat;
     if (!stitch__eval(&x->session, step, "repeat.count", r->count, &count))
-        return eval_failed(x, err);
+        return stitch__encode_failed(x, err);
     for (int64_t i = 0; i < count && rc == STITCH_OK; i++) {
         stitch__loop_set(&x->session, r->symbol, i);
         rc = stitch__encode_steps(x, plan, &r->steps, stream, lane, err);
@@ -297,51 +304,71 @@ static int encode_step(stitch_executor *x, const stitch__exec_plan *plan, const 
     return rc;
 }
 
-/* A list with dependencies: steps go to lanes; events carry the edges from lane to lane. A step takes the lane of a
- * step it waits for if nothing else has continued there, else a free one. Everything joins the stream again at the end.
- */
+/* Where the steps of a list with dependencies go. */
+typedef struct lanes {
+    uint32_t last[STITCH__MAX_LANES]; /* the last step of each lane, + 1; 0: it has none */
+    uint32_t lane_of[MAX_GRAPH_STEPS];
+    size_t count, next;
+} lanes;
+
+/* The lane of a step that this one waits for, if nothing else has continued there; else a free one; else the next. */
+static size_t pick_lane(lanes *l, const stitch__step *step)
+{
+    for (size_t e = 0; e < step->after_count; e++) {
+        uint32_t lane = l->lane_of[step->after_index[e]];
+        if (l->last[lane] == step->after_index[e] + 1)
+            return lane;
+    }
+    for (size_t k = 0; k < l->count; k++) {
+        if (!l->last[k])
+            return k;
+    }
+    return l->next++ % l->count;
+}
+
+static int encode_in_lane(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, uint32_t index,
+                          CUstream stream, lanes *l, stitch_error **err)
+{
+    const stitch__driver *drv = x->dev->drv;
+    CUevent *done = x->events + 1;
+    size_t mine = pick_lane(l, step);
+    CUstream s = mine == 0 ? stream : x->lanes[mine];
+    CUresult r = mine && !l->last[mine] ? drv->StreamWaitEvent(s, x->events[0], 0) : CUDA_SUCCESS;
+    int rc;
+
+    for (size_t e = 0; e < step->after_count && r == CUDA_SUCCESS; e++) {
+        if (l->lane_of[step->after_index[e]] != mine)
+            r = drv->StreamWaitEvent(s, done[step->after_index[e]], 0);
+    }
+    if ((rc = stitch__cu_checkf(x->dev, r, err, "%s: cuStreamWaitEvent", step->place)) != STITCH_OK)
+        return rc;
+    rc = encode_step(x, plan, step, s, mine, err);
+    /* Also after a failure: what the lane has got must be waited for. */
+    r = drv->EventRecord(done[index], s);
+    if (rc == STITCH_OK)
+        rc = stitch__cu_checkf(x->dev, r, err, "%s: cuEventRecord", step->place);
+    l->last[mine] = index + 1;
+    l->lane_of[index] = (uint32_t)mine;
+    return rc;
+}
+
+/* A list with dependencies: steps go to lanes; events carry the edges from lane to lane. Everything joins the stream
+ * again at the end, also after a failure: no work of the program may go on where the host does not know of it. */
 static int encode_graph(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, CUstream stream,
                         stitch_error **err)
 {
     const stitch__driver *drv = x->dev->drv;
-    CUevent start = x->events[0], *done = x->events + 1;
-    uint32_t last[STITCH__MAX_LANES]; /* the last step of each lane, + 1 */
-    uint32_t lane_of[1024] = {0};
-    size_t lanes = x->lane_count, next = 0;
-    int rc;
+    lanes l;
+    int rc = stitch__cu_check(x->dev, drv->EventRecord(x->events[0], stream), err, "cuEventRecord");
 
-    memset(last, 0, sizeof(last));
-    if ((rc = stitch__cu_check(x->dev, drv->EventRecord(start, stream), err, "cuEventRecord")) != STITCH_OK)
-        return rc;
-    for (size_t k = 0; k < list->count; k++) {
-        uint32_t i = list->order[k];
-        const stitch__step *step = &list->items[i];
-        size_t mine = lanes;
-        for (size_t e = 0; e < step->after_count && mine == lanes; e++) {
-            if (last[lane_of[step->after_index[e]]] == step->after_index[e] + 1)
-                mine = lane_of[step->after_index[e]];
-        }
-        for (size_t l = 0; l < lanes && mine == lanes; l++)
-            mine = last[l] ? lanes : l;
-        if (mine == lanes)
-            mine = next++ % lanes;
-        CUstream s = mine == 0 ? stream : x->lanes[mine];
-        CUresult r = mine && !last[mine] ? drv->StreamWaitEvent(s, start, 0) : CUDA_SUCCESS;
-        for (size_t e = 0; e < step->after_count && r == CUDA_SUCCESS; e++) {
-            if (lane_of[step->after_index[e]] != mine)
-                r = drv->StreamWaitEvent(s, done[step->after_index[e]], 0);
-        }
-        if ((rc = stitch__cu_checkf(x->dev, r, err, "%s: cuStreamWaitEvent", step->place)) != STITCH_OK ||
-            (rc = encode_step(x, plan, step, s, mine, err)) != STITCH_OK ||
-            (rc = stitch__cu_checkf(x->dev, drv->EventRecord(done[i], s), err, "%s: cuEventRecord", step->place)) !=
-                STITCH_OK)
-            return rc;
-        last[mine] = i + 1;
-        lane_of[i] = (uint32_t)mine;
-    }
-    for (size_t l = 1; l < lanes && rc == STITCH_OK; l++) {
-        if (last[l])
-            rc = stitch__cu_check(x->dev, drv->StreamWaitEvent(stream, done[last[l] - 1], 0), err, "cuStreamWaitEvent");
+    memset(&l, 0, sizeof(l));
+    l.count = x->lane_count;
+    for (size_t k = 0; k < list->count && rc == STITCH_OK; k++)
+        rc = encode_in_lane(x, plan, &list->items[list->order[k]], list->order[k], stream, &l, err);
+    for (size_t k = 1; k < l.count; k++) {
+        CUresult r = l.last[k] ? drv->StreamWaitEvent(stream, x->events[l.last[k]], 0) : CUDA_SUCCESS;
+        if (rc == STITCH_OK)
+            rc = stitch__cu_check(x->dev, r, err, "cuStreamWaitEvent");
     }
     return rc;
 }
@@ -364,8 +391,6 @@ int stitch__encode_steps(stitch_executor *x, const stitch__exec_plan *plan, cons
 }
 
 /* ---- set-up ---- */
-
-enum { MAX_GRAPH_STEPS = 1024 };
 
 /* The longest list with dependencies (up to what encode_graph() takes; longer ones run in order), and the most
  * arguments. */
@@ -394,6 +419,7 @@ int stitch__encode_setup(stitch_executor *x, stitch_error **err)
     measure(&x->doc->prepare, &steps, &args);
     measure(&x->doc->run, &steps, &args);
     STITCH__CU(drv->StreamCreate(&x->capture, CU_STREAM_NON_BLOCKING));
+    STITCH__CU(drv->EventCreate(&x->earlier, CU_EVENT_DISABLE_TIMING));
     x->lane_count = steps ? STITCH__MAX_LANES : 1;
     for (size_t i = 1; i < x->lane_count; i++)
         STITCH__CU(drv->StreamCreate(&x->lanes[i], CU_STREAM_NON_BLOCKING));
@@ -425,6 +451,8 @@ void stitch__encode_teardown(stitch_executor *x)
         if (x->lanes[i])
             drv->StreamDestroy(x->lanes[i]);
     }
+    if (x->earlier)
+        drv->EventDestroy(x->earlier);
     if (x->capture)
         drv->StreamDestroy(x->capture);
     stitch_free(x->events);

@@ -15,6 +15,15 @@ int stitch_executor_options_init(stitch_executor_options *options, size_t struct
 
 /* ---- making one ---- */
 
+static int check_dim(const stitch_executor *x, const stitch_interface *iface, const char *name, stitch_error **err)
+{
+    for (size_t i = 0; name && i < iface->dim_count; i++) {
+        if (strcmp(iface->dims[i].name, name) == 0)
+            return STITCH_OK;
+    }
+    return stitch__err(x->ctx, err, STITCH_E_NOT_FOUND, "the program has no dim '%.255s'", name ? name : "(null)");
+}
+
 /* The executor's own copy: its dims may change, and the caller may free his. Compiled images are shared. */
 static int copy_program(stitch_executor *x, stitch_program *p, stitch_error **err)
 {
@@ -29,13 +38,16 @@ static int copy_program(stitch_executor *x, stitch_program *p, stitch_error **er
     if ((rc = stitch__interface_copy(p->iface, &q->iface, err)) != STITCH_OK)
         return rc;
     for (size_t i = 0; i < x->options.dim_count; i++) {
-        if ((rc = stitch_interface_set_dim(q->iface, x->options.dim_names[i], x->options.dim_values[i], err)) !=
-            STITCH_OK)
+        if ((rc = check_dim(x, q->iface, x->options.dim_names[i], err)) != STITCH_OK ||
+            (rc = stitch_interface_set_dim(q->iface, x->options.dim_names[i], x->options.dim_values[i], err)) !=
+                STITCH_OK)
             return rc;
     }
     x->doc = &q->doc;
     x->iface = q->iface;
-    return stitch__doc_validate(x->doc, x->iface, x->dev->info.arch, &q->limits, err);
+    rc = stitch__doc_validate(x->doc, x->iface, x->dev->info.arch, &q->limits, err);
+    x->dims_valid = rc == STITCH_OK;
+    return rc;
 }
 
 static int load_code(stitch_executor *x, stitch_program *p, stitch_error **err)
@@ -220,14 +232,11 @@ int stitch_executor_set_dim(stitch_executor *x, const char *name, int64_t value,
 {
     if (!x || !name)
         return stitch__err(NULL, err, STITCH_E_INVALID, "stitch_executor_set_dim: executor and name must not be NULL");
-    bool known = false;
-    for (size_t i = 0; i < x->iface->dim_count && !known; i++)
-        known = strcmp(x->iface->dims[i].name, name) == 0;
-    if (!known)
-        return stitch__err(x->ctx, err, STITCH_E_NOT_FOUND, "the program has no dim '%.255s'", name);
-    int rc = stitch_interface_set_dim(x->iface, name, value, err);
-    if (rc == STITCH_OK)
-        x->dims_changed = true;
+    int rc = check_dim(x, x->iface, name, err);
+    if (rc || (rc = stitch_interface_set_dim(x->iface, name, value, err)) == STITCH_E_INVALID)
+        return rc;
+    x->dims_changed = true; /* also when memory ran out: the sizes may be in between */
+    x->dims_valid = false;
     return rc;
 }
 
@@ -258,12 +267,10 @@ int stitch_executor_bind(stitch_executor *x, size_t slot, stitch_device_ptr ptr,
         return stitch__err(x->ctx, err, STITCH_E_INVALID, "%s: %" PRIu64 " bytes were bound, it has %" PRIu64, t->name,
                            bytes, t->bytes);
     x->bound_bytes[slot] = bytes;
-    if (x->bound[slot] == ptr)
-        return STITCH_OK;
+    x->bind_epoch += x->bound[slot] != ptr;
     x->bound[slot] = ptr;
-    x->bind_epoch++;
-    if (t->role == STITCH_TENSOR_WEIGHT)
-        x->weights_epoch++;
+    /* At the same address too there may be other weights now, which `prepare` has not seen. */
+    x->weights_epoch += t->role == STITCH_TENSOR_WEIGHT;
     return STITCH_OK;
 }
 
@@ -280,7 +287,8 @@ static int check_bound(const stitch_executor *x, stitch_error **err)
     for (size_t i = 0; i < x->iface->tensor_count; i++) {
         const stitch__iface_tensor *t = &x->iface->tensors[i];
         if (!x->bound[i])
-            return stitch__err(x->ctx, err, STITCH_E_STATE, "%s is not bound", t->name);
+            return stitch__err(x->ctx, err, STITCH_E_STATE, "%s is not bound: call stitch_executor_bind() first",
+                               t->name);
         if (x->bound_bytes[i] < t->bytes)
             return stitch__err(x->ctx, err, STITCH_E_STATE,
                                "%s: %" PRIu64 " bytes are bound, with the current dims it has %" PRIu64, t->name,
@@ -291,12 +299,25 @@ static int check_bound(const stitch_executor *x, stitch_error **err)
 
 /* ---- prepare and run ---- */
 
+/* Tuning uses the library workspace and wants the device for itself: it comes after what the stream still has to do. */
+static int wait_for_earlier(stitch_executor *x, CUstream stream, stitch_error **err)
+{
+    const stitch__driver *drv = x->dev->drv;
+    int rc = stitch__cu_check(x->dev, drv->EventRecord(x->earlier, stream), err, "cuEventRecord on the host's stream");
+    return rc ? rc
+              : stitch__cu_check(x->dev, drv->StreamWaitEvent(x->capture, x->earlier, 0), err, "cuStreamWaitEvent");
+}
+
 static int prepare(stitch_executor *x, CUstream stream, stitch_error **err)
 {
+    stitch__scope scope = stitch__scope_make(x->ctx, NULL, 0);
     stitch__exec_plan *p;
-    int rc = stitch__plan_get(x, &p, err);
+    int rc = stitch__scope_check(&scope, "stitch_executor_prepare", err);
 
-    if (rc || (rc = stitch__gemm_setup(x, p, &x->doc->prepare, err)) != STITCH_OK)
+    if (rc || (rc = stitch__plan_get(x, &p, err)) != STITCH_OK ||
+        (rc = wait_for_earlier(x, stream, err)) != STITCH_OK ||
+        (rc = stitch__gemm_setup(x, p, &x->doc->prepare, err)) != STITCH_OK ||
+        (rc = stitch__gemm_setup(x, p, &x->doc->run, err)) != STITCH_OK)
         return rc;
     if (p->weights_epoch != x->weights_epoch) {
         x->encoded = 0;
@@ -305,8 +326,6 @@ static int prepare(stitch_executor *x, CUstream stream, stitch_error **err)
         p->prepare_launches = x->encoded;
         p->weights_epoch = x->weights_epoch;
     }
-    if ((rc = stitch__gemm_setup(x, p, &x->doc->run, err)) != STITCH_OK)
-        return rc;
     if (!x->options.no_graph && (!p->graph || p->bind_epoch != x->bind_epoch) &&
         (rc = stitch__plan_graph(x, p, err)) != STITCH_OK)
         return rc;
@@ -331,9 +350,17 @@ int stitch_executor_prepare(stitch_executor *x, stitch_stream stream, stitch_err
     return rc;
 }
 
+/* A host that captures its stream gets the launches themselves: the driver takes no graph launch there. */
+static bool captures(const stitch_executor *x, CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return stream && x->dev->drv->StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
 static int run(stitch_executor *x, stitch__exec_plan *p, CUstream stream, stitch_error **err)
 {
-    if (x->options.no_graph) {
+    if (x->options.no_graph || captures(x, stream)) {
         int rc = stitch__plan_session(x, p, err);
         x->encoded = 0;
         x->gemm_frozen = true;
@@ -362,7 +389,7 @@ int stitch_executor_run(stitch_executor *x, stitch_stream stream, stitch_error *
                            x->current ? "a dim has changed" : "the executor is not prepared");
     if (x->current->weights_epoch != x->weights_epoch)
         return stitch__err(x->ctx, err, STITCH_E_STATE,
-                           "a weight was bound to other memory: call stitch_executor_prepare() first");
+                           "a weight was bound since: call stitch_executor_prepare() first");
     /* Most hosts have the context current already: asking is cheaper than a push and a pop. */
     CUcontext current = NULL;
     bool enter = x->dev->drv->CtxGetCurrent(&current) != CUDA_SUCCESS || current != x->dev->context;

@@ -65,6 +65,7 @@ struct stitch_executor {
     uint64_t *bound_bytes;
     uint64_t bind_epoch, weights_epoch;
     bool dims_changed; /* since the last prepare */
+    bool dims_valid;   /* the plan was validated with the dims as they are */
 
     stitch__exec_plan *plans;
     size_t plan_count;
@@ -76,6 +77,7 @@ struct stitch_executor {
 
     /* encoding */
     CUstream capture;                  /* lane 0 of captures, and what tuning runs on */
+    CUevent earlier;                   /* the end of what the host's stream had to do before prepare */
     CUstream lanes[STITCH__MAX_LANES]; /* [0] is not used: lane 0 is the stream that is encoded to */
     size_t lane_count;                 /* 1 where no list has dependencies */
     CUevent *events;                   /* of lists with dependencies: their start, then one a step */
@@ -108,17 +110,21 @@ int stitch__encode_steps(stitch_executor *x, const stitch__exec_plan *plan, cons
 /* Events and lanes that the doc's lists need. */
 int stitch__encode_setup(stitch_executor *x, stitch_error **err);
 void stitch__encode_teardown(stitch_executor *x);
+/* Why a step cannot be evaluated. Validation has seen the same values, so this is rare. */
+int stitch__encode_failed(stitch_executor *x, stitch_error **err);
 CUdeviceptr stitch__encode_address(const stitch_executor *x, const stitch__exec_plan *plan, const stitch__range *r);
 
 /* gemm.c: one product; gemm_lt.c: how cuBLASLt computes it. */
 int stitch__encode_gemm(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream,
                         size_t lane, stitch_error **err);
-/* Makes (and tunes) the entries of all products of a list, so that encoding allocates nothing. */
+/* Makes (and tunes) the entries of all products of a list, so that encoding allocates nothing. Tuning waits for the
+ * device; the context's cancellation ends it. */
 int stitch__gemm_setup(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list,
                        stitch_error **err);
 void stitch__gemm_teardown(stitch_executor *x);
 
 int stitch__lt_open(stitch_executor *x, stitch_error **err);
+/* The entry of a key; made, and tuned on the given operands, if there is none. */
 int stitch__lt_entry(stitch_executor *x, const stitch__gemm_key *key, const char *place, CUdeviceptr a, CUdeviceptr b,
                      CUdeviceptr bias, CUdeviceptr d, stitch__gemm_entry **out, stitch_error **err);
 int stitch__lt_run(stitch_executor *x, stitch__gemm_entry *e, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d,

@@ -70,14 +70,6 @@ static bool evaluate(stitch_executor *x, const stitch__step *step, product *p)
     return true;
 }
 
-static int eval_failed(stitch_executor *x, stitch_error **err)
-{
-    if (x->session.nomem)
-        return stitch__err_nomem(x->ctx, err);
-    int rc = stitch__findings_end(&x->findings, STITCH_E_VALIDATE, err);
-    return rc ? rc : stitch__err(x->ctx, err, STITCH_E_INTERNAL, "a product cannot be evaluated");
-}
-
 static CUdeviceptr address_or_0(const stitch_executor *x, const stitch__exec_plan *plan, const stitch__range *r)
 {
     return r->tensor >= 0 ? stitch__encode_address(x, plan, r) : 0;
@@ -180,7 +172,7 @@ int stitch__encode_gemm(stitch_executor *x, const stitch__exec_plan *plan, const
     int rc;
 
     if (!evaluate(x, step, &p))
-        return eval_failed(x, err);
+        return stitch__encode_failed(x, err);
     x->encoded++;
     if (x->dev->drv->sim_gemm)
         return run_simulated(x, plan, step, &p, stream, err);
@@ -208,8 +200,7 @@ static bool has_products(const stitch__steps *list)
     return false;
 }
 
-/* Shapes may depend on loop variables, so loops are walked; entries that exist are found again. Loops that repeat one
- * shape many times cost little: after two rounds without a new entry the rest is left to encoding. */
+/* Shapes may depend on loop variables, so loops are walked to their end; entries that exist are found again. */
 static int setup_list(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, stitch_error **err)
 {
     int rc = STITCH_OK;
@@ -218,17 +209,15 @@ static int setup_list(stitch_executor *x, const stitch__exec_plan *plan, const s
         if (s->kind == STITCH__STEP_GEMM) {
             stitch__gemm_entry *e;
             product p;
-            rc = evaluate(x, s, &p) ? entry_of(x, plan, s, &p, &e, err) : eval_failed(x, err);
+            rc = evaluate(x, s, &p) ? entry_of(x, plan, s, &p, &e, err) : stitch__encode_failed(x, err);
         } else if (s->kind == STITCH__STEP_REPEAT && has_products(&s->u.repeat->steps)) {
             const stitch__repeat_step *r = s->u.repeat;
-            int64_t count, idle = 0;
+            int64_t count;
             if (!stitch__eval(&x->session, s, "repeat.count", r->count, &count))
-                return eval_failed(x, err);
-            for (int64_t n = 0; n < count && idle < 2 && rc == STITCH_OK; n++) {
-                size_t before = x->gemm_count;
+                return stitch__encode_failed(x, err);
+            for (int64_t n = 0; n < count && rc == STITCH_OK; n++) {
                 stitch__loop_set(&x->session, r->symbol, n);
                 rc = setup_list(x, plan, &r->steps, err);
-                idle = x->gemm_count == before ? idle + 1 : 0;
             }
             stitch__loop_clear(&x->session, r->symbol);
         }

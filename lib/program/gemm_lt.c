@@ -188,6 +188,12 @@ static int candidates(stitch_executor *x, stitch__gemm_entry *e, const char *pla
         s = lt->MatmulAlgoGetHeuristic(x->lt_handle, e->desc, e->a, e->b, e->c, e->d, pref, CANDIDATES, out, count);
     if (pref)
         lt->MatmulPreferenceDestroy(pref);
+    int usable = 0; /* the library marks results that do not run */
+    for (int i = 0; s == CUBLAS_STATUS_SUCCESS && i < *count; i++) {
+        if (out[i].state == CUBLAS_STATUS_SUCCESS)
+            out[usable++] = out[i];
+    }
+    *count = usable;
     if (s == CUBLAS_STATUS_NOT_SUPPORTED || (s == CUBLAS_STATUS_SUCCESS && *count == 0))
         return stitch__err_native(
             x->ctx, err, STITCH_E_UNSUPPORTED, STITCH_DOMAIN_CUBLASLT, s,
@@ -208,73 +214,6 @@ int stitch__lt_run(stitch_executor *x, stitch__gemm_entry *e, CUdeviceptr a, CUd
                           (void *)(uintptr_t)c, e->d, &e->algo, (void *)(uintptr_t)workspace, e->workspace,
                           (cudaStream_t)stream);
     return lt_check(x, s, err, place, "cublasLtMatmul");
-}
-
-/* Microseconds of one run with the entry's algorithm; < 0 where it does not run. */
-static double time_algorithm(stitch_executor *x, stitch__gemm_entry *e, const CUdeviceptr p[5], CUevent begin,
-                             CUevent end, const char *place)
-{
-    const stitch__driver *drv = x->dev->drv;
-    float ms = 0;
-    int runs = 1;
-    double best = -1;
-    for (int round = 0; round < 3; round++) { /* the first round warms up and sets the number of runs */
-        if (drv->EventRecord(begin, x->capture) != CUDA_SUCCESS)
-            return -1;
-        for (int i = 0; i < runs; i++) {
-            if (stitch__lt_run(x, e, p[0], p[1], p[2], p[3], p[4], x->capture, x->lt_workspace[0], place, NULL) !=
-                STITCH_OK)
-                return -1;
-        }
-        if (drv->EventRecord(end, x->capture) != CUDA_SUCCESS || drv->EventSynchronize(end) != CUDA_SUCCESS ||
-            drv->EventElapsedTime(&ms, begin, end) != CUDA_SUCCESS)
-            return -1;
-        double us = ms * 1000.0 / runs;
-        if (round && (best < 0 || us < best))
-            best = us;
-        double fit = us > 0 ? TUNE_NS_PER_CANDIDATE / 2000.0 / us : MAX_RUNS;
-        runs = fit > MAX_RUNS ? MAX_RUNS : fit < 1 ? 1 : (int)fit;
-    }
-    return best;
-}
-
-/* Results go to scratch memory, so that tuning changes nothing that the host or a run can see. */
-static int tune(stitch_executor *x, stitch__gemm_entry *e, const char *place, cublasLtMatmulHeuristicResult_t *list,
-                int count, CUdeviceptr a, CUdeviceptr b, CUdeviceptr bias, CUdeviceptr d)
-{
-    const stitch__gemm_key *k = &e->key;
-    const stitch__driver *drv = x->dev->drv;
-    CUdeviceptr scratch = 0;
-    CUevent begin = NULL, end = NULL;
-    int best = 0;
-    double best_us = -1;
-    size_t bytes =
-        (size_t)stitch__matrix_extent(k->m, k->n, k->ldc, k->batch, k->stride_c) * stitch_dtype_size(k->c_type);
-
-    if (count < 2 || drv->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
-        drv->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
-        stitch__mem_alloc(x->dev, bytes, "scratch for choosing an algorithm", &scratch, NULL) != STITCH_OK)
-        goto out;
-    const CUdeviceptr p[5] = {a, b, d ? d : scratch, scratch, bias};
-    for (int i = 0; i < count; i++) {
-        if (list[i].state != CUBLAS_STATUS_SUCCESS)
-            continue;
-        e->algo = list[i].algo;
-        e->workspace = list[i].workspaceSize;
-        double us = time_algorithm(x, e, p, begin, end, place);
-        if (us >= 0 && (best_us < 0 || us < best_us)) {
-            best_us = us;
-            best = i;
-        }
-    }
-    stitch__log(x->ctx, STITCH_LOG_DEBUG, "%s.gemm: algorithm %d of %d, %.1f us", place, best + 1, count, best_us);
-out:
-    stitch__mem_free(x->dev, scratch);
-    if (begin)
-        drv->EventDestroy(begin);
-    if (end)
-        drv->EventDestroy(end);
-    return best;
 }
 
 /* ---- choices kept on disk ---- */
@@ -316,7 +255,7 @@ static bool choice_load(stitch_executor *x, stitch__gemm_entry *e, const cublasL
         memcpy(&c, data, sizeof(c));
         /* Only what the heuristics offer today is taken: a damaged file must not reach the library. */
         for (int i = 0; i < count && memcmp(c.magic, choice_magic, sizeof(c.magic)) == 0 && !found; i++) {
-            found = memcmp(&c.algo, &list[i].algo, sizeof(c.algo)) == 0 && list[i].state == CUBLAS_STATUS_SUCCESS;
+            found = memcmp(&c.algo, &list[i].algo, sizeof(c.algo)) == 0;
             if (found) {
                 e->algo = list[i].algo;
                 e->workspace = list[i].workspaceSize;
@@ -338,12 +277,94 @@ static void choice_save(stitch_executor *x, const stitch__gemm_entry *e)
         memcpy(c.magic, choice_magic, sizeof(c.magic));
         c.algo = e->algo;
         c.workspace = e->workspace;
-        if (stitch__mkdirs(x->ctx, folder, NULL) ==
-            STITCH_OK) /* best effort: without it, the next process chooses again */
+        /* Best effort: without it, the next process chooses again. */
+        if (stitch__mkdirs(x->ctx, folder, NULL) == STITCH_OK)
             stitch__file_write(x->ctx, path, &c, sizeof(c), NULL);
     }
     stitch_free(folder);
     stitch_free(path);
+}
+
+/* ---- tuning ---- */
+
+/* Microseconds of one run with the entry's algorithm; < 0 where it does not run. Fails where waiting does: cancelled,
+ * or the device is lost. */
+static int time_algorithm(stitch_executor *x, stitch__gemm_entry *e, const CUdeviceptr p[5], CUevent begin, CUevent end,
+                          const char *place, double *out, stitch_error **err)
+{
+    const stitch__driver *drv = x->dev->drv;
+    stitch__scope scope = stitch__scope_make(x->ctx, NULL, 0);
+    float ms = 0;
+    int runs = 1, rc;
+    double best = -1;
+
+    *out = -1;
+    for (int round = 0; round < 3; round++) { /* the first round warms up and sets the number of runs */
+        if (drv->EventRecord(begin, x->capture) != CUDA_SUCCESS)
+            return STITCH_OK;
+        for (int i = 0; i < runs; i++) {
+            if (stitch__lt_run(x, e, p[0], p[1], p[2], p[3], p[4], x->capture, x->lt_workspace[0], place, NULL) !=
+                STITCH_OK)
+                return STITCH_OK;
+        }
+        CUresult r = drv->EventRecord(end, x->capture);
+        if ((rc = stitch__stream_wait(x->dev, x->capture, &scope, "choosing an algorithm for a product", err)) !=
+            STITCH_OK)
+            return rc;
+        if (r != CUDA_SUCCESS || drv->EventElapsedTime(&ms, begin, end) != CUDA_SUCCESS)
+            return STITCH_OK;
+        double us = ms * 1000.0 / runs;
+        if (round && (best < 0 || us < best))
+            best = us;
+        double fit = us > 0 ? TUNE_NS_PER_CANDIDATE / 2000.0 / us : MAX_RUNS;
+        runs = fit > MAX_RUNS ? MAX_RUNS : fit < 1 ? 1 : (int)fit;
+    }
+    *out = best;
+    return STITCH_OK;
+}
+
+/* Gives the entry the fastest algorithm of the list. Results go to scratch memory, so that tuning changes nothing that
+ * the host or a run can see. Without events or memory the first choice stays. */
+static int tune(stitch_executor *x, stitch__gemm_entry *e, const char *place,
+                const cublasLtMatmulHeuristicResult_t *list, int count, CUdeviceptr a, CUdeviceptr b, CUdeviceptr bias,
+                CUdeviceptr d, stitch_error **err)
+{
+    const stitch__gemm_key *k = &e->key;
+    const stitch__driver *drv = x->dev->drv;
+    CUdeviceptr scratch = 0;
+    CUevent begin = NULL, end = NULL;
+    int best = 0, rc = STITCH_OK;
+    double best_us = -1, us;
+    size_t bytes =
+        (size_t)stitch__matrix_extent(k->m, k->n, k->ldc, k->batch, k->stride_c) * stitch_dtype_size(k->c_type);
+
+    if (count < 2 || drv->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+        drv->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+        stitch__mem_alloc(x->dev, bytes, "scratch for choosing an algorithm", &scratch, NULL) != STITCH_OK)
+        goto out;
+    const CUdeviceptr p[5] = {a, b, d ? d : scratch, scratch, bias};
+    for (int i = 0; i < count; i++) {
+        e->algo = list[i].algo;
+        e->workspace = list[i].workspaceSize;
+        if ((rc = time_algorithm(x, e, p, begin, end, place, &us, err)) != STITCH_OK)
+            goto out;
+        if (us >= 0 && (best_us < 0 || us < best_us)) {
+            best_us = us;
+            best = i;
+        }
+    }
+    stitch__log(x->ctx, STITCH_LOG_DEBUG, "%s.gemm: algorithm %d of %d, %.1f us", place, best + 1, count, best_us);
+out:
+    e->algo = list[best].algo;
+    e->workspace = list[best].workspaceSize;
+    if (best_us >= 0 && rc == STITCH_OK)
+        choice_save(x, e);
+    stitch__mem_free(x->dev, scratch);
+    if (begin)
+        drv->EventDestroy(begin);
+    if (end)
+        drv->EventDestroy(end);
+    return rc;
 }
 
 int stitch__lt_entry(stitch_executor *x, const stitch__gemm_key *key, const char *place, CUdeviceptr a, CUdeviceptr b,
@@ -365,19 +386,17 @@ int stitch__lt_entry(stitch_executor *x, const stitch__gemm_key *key, const char
     memset(list, 0, sizeof(list));
     e.key = *key;
     if ((rc = describe(x, &e, place, err)) != STITCH_OK ||
-        (rc = candidates(x, &e, place, list, &count, err)) != STITCH_OK) {
-        entry_free(x, &e);
-        return rc;
-    }
+        (rc = candidates(x, &e, place, list, &count, err)) != STITCH_OK)
+        goto failed;
     e.algo = list[0].algo;
     e.workspace = list[0].workspaceSize;
-    if (!x->options.no_tuning && !x->gemm_frozen && !choice_load(x, &e, list, count)) {
-        int best = tune(x, &e, place, list, count, a, b, bias, d);
-        e.algo = list[best].algo;
-        e.workspace = list[best].workspaceSize;
-        choice_save(x, &e);
-    }
+    if (!x->options.no_tuning && !x->gemm_frozen && !choice_load(x, &e, list, count) &&
+        (rc = tune(x, &e, place, list, count, a, b, bias, d, err)) != STITCH_OK)
+        goto failed;
     x->gemms[x->gemm_count] = e;
     *out = &x->gemms[x->gemm_count++];
     return STITCH_OK;
+failed:
+    entry_free(x, &e);
+    return rc;
 }

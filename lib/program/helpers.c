@@ -6,11 +6,6 @@
 
 extern const char stitch__program_helpers[];
 
-static bool is_half(int dtype)
-{
-    return dtype == STITCH_DTYPE_F16 || dtype == STITCH_DTYPE_BF16;
-}
-
 static int dtype_of(const stitch__doc *doc, const stitch__ref *ref)
 {
     int dtype = ref->name && ref->tensor >= 0 ? doc->tensors[ref->tensor].dtype : STITCH_DTYPE_NONE;
@@ -27,11 +22,10 @@ bool stitch__gemm_fuses(const stitch__doc *doc, const stitch__gemm_step *g)
         return false;
     if (!wants)
         return true;
-    if (c == STITCH_DTYPE_F64 || g->compute == STITCH_DTYPE_F16)
+    if (c == STITCH_DTYPE_F64 || g->compute == STITCH_DTYPE_F16 || stitch_dtype_size(a) == 1)
         return false;
     /* Half operands with a float32 result take a float32 bias, and so on: the bias goes with the result. */
-    return bias == STITCH_DTYPE_NONE ||
-           (bias == c && (is_half(c) || c == STITCH_DTYPE_F32) && (a == c || c == STITCH_DTYPE_F32));
+    return bias == STITCH_DTYPE_NONE || (bias == c && (a == c || c == STITCH_DTYPE_F32));
 }
 
 static bool steps_need(const stitch__doc *doc, const stitch__steps *list)

@@ -46,6 +46,7 @@ int stitch__plan_session(stitch_executor *x, stitch__exec_plan *plan, stitch_err
     if (rc == STITCH_OK)
         rc = stitch__findings_end(&x->findings, STITCH_E_VALIDATE, err);
     if (rc) {
+        stitch__findings_end(&x->findings, rc, NULL); /* of a beginning that broke off */
         stitch__session_end(&x->session);
         return rc;
     }
@@ -100,12 +101,13 @@ int stitch__plan_get(stitch_executor *x, stitch__exec_plan **out, stitch_error *
             return stitch__plan_session(x, *out, err);
         }
     }
-    if (x->plan_count) { /* the dims of the first plan were validated with the program */
-        if ((rc = stitch__doc_validate(x->doc, x->iface, x->dev->info.arch, &x->program->limits, err)) != STITCH_OK)
-            return rc;
-        if (x->session_plan)
+    if (!x->dims_valid) {
+        if (x->session_plan) /* validation leaves other sizes in the doc, whatever comes of it */
             stitch__session_end(&x->session);
         x->session_plan = NULL;
+        if ((rc = stitch__doc_revalidate(x->doc, x->iface, x->dev->info.arch, &x->program->limits, err)) != STITCH_OK)
+            return rc;
+        x->dims_valid = true;
     }
     stitch__exec_plan *p = free_place(x);
     memset(p, 0, sizeof(*p));
