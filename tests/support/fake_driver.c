@@ -264,6 +264,20 @@ static CUresult fake_stream_destroy(CUstream s)
     return destroy(s);
 }
 
+/* Work is done when it is enqueued, so there is nothing to wait for; and no test captures a stream of its own. */
+static CUresult fake_wait_event(CUstream stream, CUevent event, unsigned flags)
+{
+    (void)stream, (void)event, (void)flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_is_capturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    (void)stream;
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
 static CUresult fake_stream_query(CUstream s)
 {
     if (busy())
@@ -482,6 +496,8 @@ void *fake_get_proc(const char *symbol, void *userdata)
         {"cuStreamCreate", (void *)fake_stream_create},
         {"cuStreamDestroy_v2", (void *)fake_stream_destroy},
         {"cuStreamQuery", (void *)fake_stream_query},
+        {"cuStreamWaitEvent", (void *)fake_wait_event},
+        {"cuStreamIsCapturing", (void *)fake_is_capturing},
         {"cuEventCreate", (void *)fake_event_create},
         {"cuEventDestroy_v2", (void *)fake_event_destroy},
         {"cuEventRecord", (void *)fake_event_record},
