@@ -11,7 +11,8 @@
 #define STITCH__EXEC_LIST(X)                                                                                           \
     X(load)                                                                                                            \
     X(store)                                                                                                           \
-    X(atom) X(clock) X(localaddr) X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop)    \
+    X(atom)                                                                                                            \
+    X(clock) X(localaddr) X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop)            \
         X(nanosleep) X(predsel) X(sync_note) X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp)       \
             X(bar) X(fence) X(cluster_arrive) X(cluster_wait) X(mapa) X(getctarank) X(cpasync) X(cpasync_commit)       \
                 X(cpasync_wait) X(cpasync_mbar) X(mbar_init) X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) \
@@ -128,8 +129,16 @@ typedef struct stitch__race_entry {
     uint32_t wtag, rtag; /* tag 11 bits, log2 of granules a lane 3 bits (lines), pc 18 bits */
 } stitch__race_entry;
 
+/* Which granules of a line its record is about: all of them, or one element of one lane. */
+typedef struct stitch__race_line {
+    stitch__race_entry e;
+    uint8_t wfrom, wcount, rfrom, rcount;
+    uint32_t unused;
+} stitch__race_line;
+
 typedef struct stitch__race_log {
-    stitch__race_entry *line, *word;
+    stitch__race_line *line;
+    stitch__race_entry *word;
     uint32_t tag; /* shifted into place */
 } stitch__race_log;
 

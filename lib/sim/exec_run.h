@@ -352,36 +352,72 @@ static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size
     return true;
 }
 
-/* Global memory: whole lines of 16 granules by consecutive lanes. False: the lines do not hold one simple record. */
+/* Global memory. A line keeps one record of reads and one of writes, each of all its 16 granules by consecutive lanes
+ * or of one element by one lane. These fit it or say false: then its granules have records of their own. */
+
+/* Granules [from, from + count) are read by `mine` (of the first lane), as `tag` says. */
+static inline bool line_read(stitch__exec *x, stitch__race_log *log, stitch__race_line *l, uint64_t mine, uint32_t tag,
+                             uint32_t from, uint32_t count)
+{
+    if (stitch__race_now(log, l->e.wtag)) {
+        bool same = l->wfrom == from && l->wcount == count && !((l->e.wtag ^ tag) >> STITCH__TAG_EACH) &&
+                    !((l->e.w ^ mine) >> STITCH__KEY_LANE_SHIFT);
+        if (l->e.w == STITCH__LINE_WORDS || (!same && l->wfrom < from + count && from < (uint32_t)l->wfrom + l->wcount))
+            return false;
+    }
+    if (stitch__race_now(log, l->e.rtag)) {
+        uint64_t r = l->e.r;
+        if (l->rfrom != from || l->rcount != count)
+            return false;
+        if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
+            return true;
+        if ((r ^ mine) >> STITCH__KEY_BLOCK_SHIFT)
+            mine |= STITCH__KEY_MULTIBLOCK;
+        else if ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
+            mine |= STITCH__KEY_MULTIWARP;
+        else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31 || (l->e.rtag ^ tag) >> STITCH__TAG_EACH)
+            return false;
+        mine |= r & (STITCH__KEY_MULTIBLOCK | STITCH__KEY_MULTIWARP | STITCH__KEY_MULTILANE);
+    }
+    l->e.r = mine;
+    l->e.rtag = tag;
+    l->rfrom = (uint8_t)from;
+    l->rcount = (uint8_t)count;
+    return true;
+}
+
+static inline bool line_write(stitch__race_log *log, stitch__race_line *l, uint64_t mine, uint32_t tag, uint32_t from,
+                              uint32_t count)
+{
+    if (stitch__race_now(log, l->e.wtag) &&
+        (l->e.w == STITCH__LINE_WORDS || l->wfrom != from || l->wcount != count ||
+         (l->e.wtag ^ tag) >> STITCH__TAG_EACH || (l->e.w ^ mine) >> STITCH__KEY_LANE_SHIFT))
+        return false;
+    if (stitch__race_now(log, l->e.rtag) && l->rfrom < from + count && from < (uint32_t)l->rfrom + l->rcount &&
+        (l->rfrom != from || l->rcount != count || (l->e.rtag ^ tag) >> STITCH__TAG_EACH ||
+         (l->e.r ^ mine) >> STITCH__KEY_LANE_SHIFT))
+        return false;
+    l->e.w = mine;
+    l->e.wtag = tag;
+    l->wfrom = (uint8_t)from;
+    l->wcount = (uint8_t)count;
+    return true;
+}
+
+/* `lanes` lanes from `first_lane` on, whole lines from granule `at`. */
 static inline bool global_read_run(stitch__exec *x, stitch__race_log *log, uint64_t at, uint32_t lanes,
                                    uint32_t first_lane, uint32_t each, uint32_t pc)
 {
     unsigned shift = log2_of(each);
     uint32_t tag = log->tag | shift << STITCH__TAG_EACH | (pc & STITCH__TAG_PC);
+    uint64_t key = x->prefix | x->warp->clock;
     if (at % STITCH__LINE || each > STITCH__LINE)
         return false;
-    for (uint32_t k = 0; k < lanes * each / STITCH__LINE; k++) {
-        stitch__race_entry *l = &log->line[at / STITCH__LINE + k];
-        uint64_t mine =
-            x->prefix | x->warp->clock | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT;
-        bool w_now = stitch__race_now(log, l->wtag), r_now = stitch__race_now(log, l->rtag);
-        uint64_t r = r_now ? l->r : 0;
-        if (w_now && ((l->w ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->wtag ^ tag) >> STITCH__TAG_EACH))
+    for (uint32_t k = 0; k < lanes * each / STITCH__LINE; k++)
+        if (!line_read(x, log, &log->line[at / STITCH__LINE + k],
+                       key | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT, tag, 0,
+                       STITCH__LINE))
             return false;
-        if (r) {
-            if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
-                continue;
-            if ((r ^ mine) >> STITCH__KEY_BLOCK_SHIFT)
-                mine |= STITCH__KEY_MULTIBLOCK;
-            else if ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
-                mine |= STITCH__KEY_MULTIWARP;
-            else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31 || (l->rtag ^ tag) >> STITCH__TAG_EACH)
-                return false;
-            mine |= r & (STITCH__KEY_MULTIBLOCK | STITCH__KEY_MULTIWARP);
-        }
-        l->r = mine;
-        l->rtag = tag;
-    }
     return true;
 }
 
@@ -390,64 +426,81 @@ static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint
 {
     unsigned shift = log2_of(each);
     uint32_t tag = log->tag | shift << STITCH__TAG_EACH | (pc & STITCH__TAG_PC);
+    uint64_t key = x->prefix | x->warp->clock;
     if (at % STITCH__LINE || each > STITCH__LINE)
         return false;
-    for (uint32_t k = 0; k < lanes * each / STITCH__LINE; k++) {
-        stitch__race_entry *l = &log->line[at / STITCH__LINE + k];
-        uint64_t mine =
-            x->prefix | x->warp->clock | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT;
-        bool w_now = stitch__race_now(log, l->wtag), r_now = stitch__race_now(log, l->rtag);
-        if ((w_now && ((l->w ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->wtag ^ tag) >> STITCH__TAG_EACH)) ||
-            (r_now && l->r && ((l->r ^ mine) >> STITCH__KEY_LANE_SHIFT || (l->rtag ^ tag) >> STITCH__TAG_EACH)))
+    for (uint32_t k = 0; k < lanes * each / STITCH__LINE; k++)
+        if (!line_write(log, &log->line[at / STITCH__LINE + k],
+                        key | (uint64_t)(first_lane + (STITCH__LINE >> shift) * k) << STITCH__KEY_LANE_SHIFT, tag, 0,
+                        STITCH__LINE))
             return false;
-        l->w = mine;
-        l->wtag = tag;
-    }
     return true;
 }
 
 static inline stitch__race_entry *global_word(stitch__race_log *log, uint64_t g)
 {
-    const stitch__race_entry *l = &log->line[g / STITCH__LINE];
-    if (l->w != STITCH__LINE_WORDS || !stitch__race_now(log, l->wtag))
+    const stitch__race_line *l = &log->line[g / STITCH__LINE];
+    if (l->e.w != STITCH__LINE_WORDS || !stitch__race_now(log, l->e.wtag))
         stitch__race_expand(log, g / STITCH__LINE);
     return &log->word[g];
 }
 
-/* Each lane its own granules. */
+static inline bool word_read(stitch__exec *x, stitch__race_log *log, stitch__race_entry *e, uint64_t mine,
+                             uint64_t several, uint32_t tag)
+{
+    uint64_t r = stitch__race_now(log, e->rtag) ? e->r : 0, w = stitch__race_now(log, e->wtag) ? e->w : 0,
+             full = x->block->full;
+    if (w && (several || (w ^ mine) >> STITCH__KEY_LANE_SHIFT) &&
+        ((w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (w & STITCH__KEY_CLOCK) >= full))
+        return false;
+    if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
+        return true;
+    mine |= several;
+    if (r && (r ^ mine) >> STITCH__KEY_LANE_SHIFT) {
+        mine |= (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT       ? STITCH__KEY_MULTIBLOCK
+                : (r & STITCH__KEY_CLOCK) < full            ? 0
+                : (r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31 ? STITCH__KEY_MULTIWARP
+                                                            : STITCH__KEY_MULTILANE | (r & STITCH__KEY_MULTIWARP);
+        mine |= r & STITCH__KEY_MULTIBLOCK;
+    }
+    e->r = mine;
+    e->rtag = tag;
+    return true;
+}
+
+static inline bool word_write(stitch__exec *x, stitch__race_log *log, stitch__race_entry *e, uint64_t mine,
+                              uint32_t tag)
+{
+    uint64_t r = stitch__race_now(log, e->rtag) ? e->r : 0, w = stitch__race_now(log, e->wtag) ? e->w : 0,
+             full = x->block->full;
+    if (w && (w ^ mine) >> STITCH__KEY_LANE_SHIFT &&
+        ((w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (w & STITCH__KEY_CLOCK) >= full))
+        return false;
+    if (r && (r ^ mine) >> STITCH__KEY_LANE_SHIFT &&
+        ((r ^ mine) >> STITCH__KEY_BLOCK_SHIFT || r & STITCH__KEY_MULTIBLOCK || (r & STITCH__KEY_CLOCK) >= full))
+        return false;
+    e->w = mine;
+    e->wtag = tag;
+    return true;
+}
+
+/* Each lane its own element. */
 static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each,
                                     uint32_t pc)
 {
-    uint64_t key = x->prefix | x->warp->clock, full = x->block->full;
-    uint32_t tag = log->tag | (pc & STITCH__TAG_PC), last = ~0u;
+    uint64_t key = x->prefix | x->warp->clock;
+    uint32_t tag = log->tag | (pc & STITCH__TAG_PC), alone = tag | 4u << STITCH__TAG_EACH;
     for (uint32_t i = 0; i < 32; i++) {
-        uint64_t several = 0;
         if (i < 31 && offset[i] == offset[i + 1])
             continue; /* the last lane of those with one address speaks for them */
-        if (offset[i] == last || (i && offset[i] == offset[i - 1]))
-            several = STITCH__KEY_MULTILANE;
-        last = offset[i];
-        for (uint32_t k = 0; k < each; k++) {
-            stitch__race_entry *e = global_word(log, (offset[i] >> x->global_shift) + k);
-            uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT;
-            uint64_t r = stitch__race_now(log, e->rtag) ? e->r : 0, w = stitch__race_now(log, e->wtag) ? e->w : 0;
-            if (w && (several || (w ^ mine) >> STITCH__KEY_LANE_SHIFT) &&
-                ((w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (w & STITCH__KEY_CLOCK) >= full))
+        uint64_t several = i && offset[i] == offset[i - 1] ? STITCH__KEY_MULTILANE : 0;
+        uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, g = offset[i] >> x->global_shift;
+        if (g % STITCH__LINE + each <= STITCH__LINE && !several &&
+            line_read(x, log, &log->line[g / STITCH__LINE], mine, alone, g % STITCH__LINE, each))
+            continue;
+        for (uint32_t k = 0; k < each; k++)
+            if (!word_read(x, log, global_word(log, g + k), mine, several, tag))
                 return false;
-            if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
-                continue;
-            mine |= several;
-            if (r && (r ^ mine) >> STITCH__KEY_LANE_SHIFT) {
-                mine |= (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT ? STITCH__KEY_MULTIBLOCK
-                        : (r & STITCH__KEY_CLOCK) < full      ? 0
-                        : (r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31
-                            ? STITCH__KEY_MULTIWARP
-                            : STITCH__KEY_MULTILANE | (r & STITCH__KEY_MULTIWARP);
-                mine |= r & STITCH__KEY_MULTIBLOCK;
-            }
-            e->r = mine;
-            e->rtag = tag;
-        }
     }
     return true;
 }
@@ -455,23 +508,17 @@ static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, cons
 static inline bool global_write_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each,
                                      uint32_t pc)
 {
-    uint64_t key = x->prefix | x->warp->clock, full = x->block->full;
-    uint32_t tag = log->tag | (pc & STITCH__TAG_PC);
-    for (uint32_t i = 0; i < 32; i++)
-        for (uint32_t k = 0; k < each; k++) {
-            stitch__race_entry *e = global_word(log, (offset[i] >> x->global_shift) + k);
-            uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT;
-            uint64_t r = stitch__race_now(log, e->rtag) ? e->r : 0, w = stitch__race_now(log, e->wtag) ? e->w : 0;
-            if (w && (w ^ mine) >> STITCH__KEY_LANE_SHIFT &&
-                ((w ^ mine) >> STITCH__KEY_BLOCK_SHIFT || (w & STITCH__KEY_CLOCK) >= full))
+    uint64_t key = x->prefix | x->warp->clock;
+    uint32_t tag = log->tag | (pc & STITCH__TAG_PC), alone = tag | 4u << STITCH__TAG_EACH;
+    for (uint32_t i = 0; i < 32; i++) {
+        uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, g = offset[i] >> x->global_shift;
+        if (g % STITCH__LINE + each <= STITCH__LINE &&
+            line_write(log, &log->line[g / STITCH__LINE], mine, alone, g % STITCH__LINE, each))
+            continue;
+        for (uint32_t k = 0; k < each; k++)
+            if (!word_write(x, log, global_word(log, g + k), mine, tag))
                 return false;
-            if (r && (r ^ mine) >> STITCH__KEY_LANE_SHIFT &&
-                ((r ^ mine) >> STITCH__KEY_BLOCK_SHIFT || r & STITCH__KEY_MULTIBLOCK ||
-                 (r & STITCH__KEY_CLOCK) >= full))
-                return false;
-            e->w = mine;
-            e->wtag = tag;
-        }
+    }
     return true;
 }
 

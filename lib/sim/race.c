@@ -42,7 +42,8 @@ stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
     if (a->race_launch != j->number &&
         stitch__grow(j->ctx, &j->touched, &j->touched_cap, j->touched_count + 1, sizeof(*j->touched)) == STITCH_OK) {
         size_t n = (size_t)(a->size >> x->global_shift) + 64, lines = n / STITCH__LINE + 1;
-        size_t bytes = sizeof(stitch__race_log) + 64 + (n + lines) * sizeof(stitch__race_entry);
+        size_t bytes =
+            sizeof(stitch__race_log) + 64 + n * sizeof(stitch__race_entry) + lines * sizeof(stitch__race_line);
         stitch__race_log *log = a->race;
         if (!log || a->race_bytes != bytes || log->tag >> STITCH__TAG_SHIFT == (1u << (32 - STITCH__TAG_SHIFT)) - 1) {
             /* Fresh pages are zero and cost nothing until they are touched. */
@@ -51,8 +52,8 @@ stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
             a->race_bytes = log ? bytes : 0;
         }
         if (log) {
-            log->line = (stitch__race_entry *)(void *)(((uintptr_t)(log + 1) + 63) & ~(uintptr_t)63);
-            log->word = log->line + lines;
+            log->line = (stitch__race_line *)(void *)(((uintptr_t)(log + 1) + 63) & ~(uintptr_t)63);
+            log->word = (stitch__race_entry *)(void *)(log->line + lines);
             log->tag += 1u << STITCH__TAG_SHIFT;
         }
         j->touched[j->touched_count++] = a;
@@ -66,19 +67,21 @@ stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
 /* Writes the record of a line into its granules; those of a line without one have old tags or none. */
 void stitch__race_expand(stitch__race_log *log, uint64_t line)
 {
-    stitch__race_entry *l = &log->line[line], *e = &log->word[line * STITCH__LINE];
-    bool w = stitch__race_now(log, l->wtag), r = stitch__race_now(log, l->rtag);
-    for (uint64_t i = 0; w && i < STITCH__LINE; i++) {
-        e[i].w = l->w + ((i >> (l->wtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT);
-        e[i].wtag = (l->wtag & STITCH__TAG_PC) | log->tag;
+    stitch__race_line *l = &log->line[line];
+    stitch__race_entry *e = &log->word[line * STITCH__LINE];
+    uint32_t wend = stitch__race_now(log, l->e.wtag) ? l->wfrom + l->wcount : 0;
+    uint32_t rend = stitch__race_now(log, l->e.rtag) ? l->rfrom + l->rcount : 0;
+    for (uint64_t i = l->wfrom; i < wend; i++) {
+        e[i].w = l->e.w + ((i >> (l->e.wtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT);
+        e[i].wtag = (l->e.wtag & STITCH__TAG_PC) | log->tag;
     }
-    for (uint64_t i = 0; r && i < STITCH__LINE; i++) {
-        e[i].r = l->r + ((i >> (l->rtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT);
-        e[i].rtag = (l->rtag & STITCH__TAG_PC) | log->tag;
+    for (uint64_t i = l->rfrom; i < rend; i++) {
+        e[i].r = l->e.r + ((i >> (l->e.rtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT);
+        e[i].rtag = (l->e.rtag & STITCH__TAG_PC) | log->tag;
     }
-    l->w = STITCH__LINE_WORDS;
-    l->wtag = log->tag;
-    l->rtag = 0;
+    l->e.w = STITCH__LINE_WORDS;
+    l->e.wtag = log->tag;
+    l->e.rtag = 0;
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
@@ -212,7 +215,7 @@ void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_a
     uint32_t tag = log->tag | (stitch__pc(x, in) & STITCH__TAG_PC);
     bool same = write && new_value && memcmp(a->host + offset, new_value, size) == 0;
     for (uint64_t g = from; g <= to; g++) {
-        const stitch__race_entry *line = &log->line[g / STITCH__LINE];
+        const stitch__race_entry *line = &log->line[g / STITCH__LINE].e;
         if (line->w != STITCH__LINE_WORDS || (line->wtag ^ log->tag) >> STITCH__TAG_SHIFT)
             stitch__race_expand(log, g / STITCH__LINE);
         stitch__race_entry *e = &log->word[g];
