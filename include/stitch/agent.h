@@ -37,7 +37,8 @@ typedef enum stitch_role {
 STITCH_API int stitch_context_set_model(stitch_context *ctx, int role, stitch_model *model, stitch_error **err);
 
 /** Overrides a prompt template ("plan", "code_draft", ... : docs/prompts.md lists them and their variables). text NULL:
- * the built-in one again. @since 0.1.0 */
+ * the built-in one again. Like stitch_context_set_model(), not while another thread plans or codes with this context.
+ * @since 0.1.0 */
 STITCH_API int stitch_context_set_prompt(stitch_context *ctx, const char *name, const char *text, stitch_error **err);
 /** The template in force. Owned by the context. NULL: there is none of this name. @since 0.1.0 */
 STITCH_API const char *stitch_context_prompt(stitch_context *ctx, const char *name);
@@ -77,7 +78,7 @@ typedef struct stitch_attempt {
         sizeof(stitch_attempt), 0, -1, 0, -1, 0, 0, 0.0, 0.0                                                           \
     }
 
-/** Fills an attempt from a report. @since 0.1.0 */
+/** Fills an attempt (made with STITCH_ATTEMPT_INIT) from a report. @since 0.1.0 */
 STITCH_API int stitch_attempt_from_report(stitch_attempt *attempt, const stitch_report *report);
 
 typedef struct stitch_policy {
@@ -172,7 +173,7 @@ typedef struct stitch_code_options {
     const stitch_candidate *best;
     const stitch_report *best_report;
     const char *notes;          /**< more text for the prompt (documentation, advice); NULL: none */
-    int32_t max_format_repairs; /**< 0: 2; -1: none */
+    int32_t max_format_repairs; /**< at most 16; 0: 2; -1: none */
     int32_t reserved;
     stitch_token_fn on_token;
     void *userdata;

@@ -30,6 +30,12 @@ int stitch__agent_model(stitch_context *ctx, int role, stitch_model **out, stitc
 /* The template in force; NULL if there is none of this name. */
 const char *stitch__agent_prompt(stitch_context *ctx, const char *name);
 
+/* ---- next.c -------------------------------------------------------------------------------------------------------
+ */
+
+/* What the host says of its attempts: sizes of structs, numbers in range. */
+int stitch__attempts_check(const stitch_context *ctx, const stitch_attempt *attempts, size_t count, stitch_error **err);
+
 /* ---- prompt.c: texts that templates are filled with; each released with stitch_free -------------------------------
  */
 
@@ -65,6 +71,8 @@ void stitch__blocks_free(stitch__blocks *b);
 typedef int (*stitch__ask_read)(stitch_context *ctx, const stitch_reply *reply, void *state, const char **instruction,
                                 stitch_error **err);
 
+enum { STITCH__MAX_REPAIRS = 16 }; /* of one answer, whatever a caller asks for */
+
 typedef struct stitch__ask {
     stitch_model *model;
     const char *label;
@@ -82,6 +90,7 @@ typedef struct stitch__ask {
 typedef struct stitch__answer {
     void *state; /* for read() */
     int status;  /* of this answer */
+    bool unread; /* a reply came, and could not be read; false where there is none because the model failed */
     stitch_error *error;
     char *text; /* last reply */
     char *notice;
@@ -89,8 +98,8 @@ typedef struct stitch__answer {
     int64_t tokens; /* -1: unknown */
 } stitch__answer;
 
-/* Asks `count` times at once. Each answer has its own status; returns STITCH_OK if one at least is STITCH_OK or was
- * cured in vain (STITCH_E_REPLY), else the first failure. */
+/* Asks `count` times at once. Each answer has its own status; returns STITCH_OK if one at least is STITCH_OK or unread
+ * after all repairs, else the first failure. */
 int stitch__ask_many(stitch_context *ctx, const stitch__ask *ask, stitch__answer *answers, size_t count,
                      stitch_error **err);
 void stitch__answer_clear(stitch__answer *a);

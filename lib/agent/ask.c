@@ -22,7 +22,7 @@ static int take_reply(stitch_context *ctx, stitch__answer *a, const stitch_reply
 {
     char *text = stitch__strdup(ctx, stitch_reply_text(reply));
     if (!text)
-        return STITCH_E_NOMEM;
+        return stitch__err_nomem(ctx, &a->error);
     stitch_free(a->text);
     a->text = text;
     int64_t in = stitch_reply_tokens_in(reply), out = stitch_reply_tokens_out(reply);
@@ -37,19 +37,19 @@ static int take_reply(stitch_context *ctx, stitch__answer *a, const stitch_reply
         stitch__buf_printf(&b, "%s%s%s", a->notice ? a->notice : "", a->notice ? "\n" : "", notice);
         char *joined = stitch__buf_take(&b, NULL);
         if (!joined)
-            return STITCH_E_NOMEM;
+            return stitch__err_nomem(ctx, &a->error);
         stitch_free(a->notice);
         a->notice = joined;
     }
     return STITCH_OK;
 }
 
-/* One answer's conversation: system, prompt, then (reply, what was wrong with it) for the last try only: older tries
- * would cost tokens and add nothing. */
+/* One answer's conversation: system, prompt, then for each try the reply and what was wrong with it. Older tries stay:
+ * a repair may have brought one block alone, and the other is in the reply before. */
 typedef struct talk {
-    stitch_message messages[4];
+    stitch_message messages[2 + 2 * STITCH__MAX_REPAIRS];
+    char *texts[2 * STITCH__MAX_REPAIRS]; /* of the messages behind the first two */
     size_t count;
-    char *repair;
     char fingerprint[65];
     bool waiting; /* is part of the next round */
 } talk;
@@ -61,22 +61,23 @@ static int ask_again(stitch_context *ctx, const stitch__ask *ask, talk *t, const
         {"error", stitch_error_message(a->error), NULL},
         {"instruction", instruction, NULL},
     };
-    char *repair = NULL;
+    char **said = &t->texts[t->count - 2], *repair = NULL;
     int rc = stitch__template_render(ctx, "format_repair", stitch__agent_prompt(ctx, "format_repair"), vars, 2, false,
                                      &repair, err);
     if (rc)
         return rc;
-    stitch_free(t->repair);
-    t->repair = repair;
-    t->messages[2] = (stitch_message){STITCH_MESSAGE_ASSISTANT, 0, a->text};
-    t->messages[3] = (stitch_message){STITCH_MESSAGE_USER, 0, t->repair};
-    t->count = 4;
+    said[0] = stitch__strdup(ctx, a->text);
+    said[1] = repair;
+    if (!said[0])
+        return stitch__err_nomem(ctx, err);
+    t->messages[t->count++] = (stitch_message){STITCH_MESSAGE_ASSISTANT, 0, said[0]};
+    t->messages[t->count++] = (stitch_message){STITCH_MESSAGE_USER, 0, said[1]};
     t->waiting = true;
     stitch__sha256 h;
     stitch__sha256_init(&h);
     stitch__sha256_string(&h, ask->fingerprint);
     stitch__sha256_string(&h, a->text);
-    stitch__sha256_string(&h, t->repair);
+    stitch__sha256_string(&h, repair);
     stitch__sha256_hex(&h, t->fingerprint);
     return STITCH_OK;
 }
@@ -118,12 +119,15 @@ static int run_round(stitch_context *ctx, const stitch__ask *ask, const char *la
         stitch_error_free(a->error);
         a->error = errors[k];
         a->status = statuses[k];
+        a->unread = false;
         if (a->status == STITCH_OK) {
             const char *instruction = "";
             a->status = take_reply(ctx, a, replies[k]);
-            if (a->status == STITCH_OK)
+            if (a->status == STITCH_OK) {
                 a->status = ask->read(ctx, replies[k], a->state, &instruction, &a->error);
-            if (curable(a->status) && a->repairs < ask->max_repairs) {
+                a->unread = curable(a->status);
+            }
+            if (a->unread && a->repairs < ask->max_repairs && a->repairs < STITCH__MAX_REPAIRS) {
                 a->repairs++;
                 if (rc == STITCH_OK)
                     rc = ask_again(ctx, ask, &talks[i], a, instruction, err);
@@ -168,13 +172,15 @@ int stitch__ask_many(stitch_context *ctx, const stitch__ask *ask, stitch__answer
     if (rc == STITCH_OK) {
         size_t usable = 0, first = count;
         for (size_t i = 0; i < count; i++) {
-            usable += answers[i].status == STITCH_OK || (curable(answers[i].status) && answers[i].text);
+            usable += answers[i].status == STITCH_OK || answers[i].unread;
             if (answers[i].status != STITCH_OK && first == count)
                 first = i;
         }
         if (!usable && first < count) {
             rc = answers[first].status;
-            if (err) { /* hand the first failure on */
+            if (!answers[first].error) {
+                stitch__err(ctx, err, rc, "%s: %s", ask->label, stitch_status_text(rc));
+            } else if (err) { /* hand the first failure on */
                 stitch_error_free(*err);
                 *err = answers[first].error;
                 answers[first].error = NULL;
@@ -182,8 +188,10 @@ int stitch__ask_many(stitch_context *ctx, const stitch__ask *ask, stitch__answer
         }
     }
 out:
-    for (size_t i = 0; talks && i < count; i++)
-        stitch_free(talks[i].repair);
+    for (size_t i = 0; talks && i < count; i++) {
+        for (size_t k = 0; k < STITCH__COUNT(talks[i].texts); k++)
+            stitch_free(talks[i].texts[k]);
+    }
     stitch__buf_free(&label);
     stitch_free(talks);
     stitch_free(requests);

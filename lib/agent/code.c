@@ -150,15 +150,17 @@ int stitch_code_options_init(stitch_code_options *options, size_t struct_size)
     return rc;
 }
 
-/* Turns answers into candidates; NULL where the model failed. */
-static int collect(stitch__answer *answers, draft *drafts, size_t count, stitch_candidate **out)
+/* Turns answers into candidates; NULL where the model failed, which is not an error as long as others are there. */
+static void collect(stitch_context *ctx, stitch__answer *answers, draft *drafts, size_t count, stitch_candidate **out)
 {
-    int found = 0;
     for (size_t i = 0; i < count; i++) {
         stitch_candidate *c = drafts[i].candidate;
-        if (!answers[i].text || (!c->program && answers[i].status != STITCH_E_REPLY &&
-                                 answers[i].status != STITCH_E_FORMAT && answers[i].status != STITCH_E_LIMIT))
+        if (!c->program && !answers[i].unread) {
+            stitch__log(ctx, STITCH_LOG_WARN, "code: no candidate %zu of %zu: %s", i + 1, count,
+                        answers[i].error ? stitch_error_message(answers[i].error)
+                                         : stitch_status_text(answers[i].status));
             continue;
+        }
         c->reply = answers[i].text;
         c->notice = answers[i].notice;
         c->format_repairs = answers[i].repairs;
@@ -170,9 +172,37 @@ static int collect(stitch__answer *answers, draft *drafts, size_t count, stitch_
         }
         out[i] = c;
         drafts[i].candidate = NULL;
-        found++;
     }
-    return found;
+}
+
+/* Asks for the candidates with a finished prompt. */
+static int ask_for(stitch_context *ctx, const stitch__ask *ask, size_t count, stitch_candidate **out,
+                   stitch_error **err)
+{
+    stitch__answer *answers = stitch__calloc(ctx, count, sizeof(*answers));
+    draft *drafts = stitch__calloc(ctx, count, sizeof(*drafts));
+    int rc = answers && drafts ? STITCH_OK : stitch__err_nomem(ctx, err);
+
+    for (size_t i = 0; i < count && rc == STITCH_OK; i++) {
+        answers[i].state = &drafts[i];
+        drafts[i].candidate = stitch__calloc(ctx, 1, sizeof(stitch_candidate));
+        if (!drafts[i].candidate)
+            rc = stitch__err_nomem(ctx, err);
+    }
+    if (rc == STITCH_OK && (rc = stitch__ask_many(ctx, ask, answers, count, err)) == STITCH_OK)
+        collect(ctx, answers, drafts, count, out);
+    for (size_t i = 0; i < count; i++) {
+        if (answers)
+            stitch__answer_clear(&answers[i]);
+        if (drafts) {
+            stitch_candidate_free(drafts[i].candidate);
+            stitch_free(drafts[i].cuda);
+            stitch_free(drafts[i].json);
+        }
+    }
+    stitch_free(answers);
+    stitch_free(drafts);
+    return rc;
 }
 
 int stitch_code(stitch_context *ctx, stitch_task *task, const stitch_code_options *options, size_t count,
@@ -183,8 +213,6 @@ int stitch_code(stitch_context *ctx, stitch_task *task, const stitch_code_option
     code_texts t = {0};
     char *prompt = NULL, fingerprint[65];
     const char *prompt_name = NULL, *label = NULL;
-    stitch__answer *answers = NULL;
-    draft *drafts = NULL;
     int rc;
 
     if (!ctx || !task || !out || count == 0 || count > MAX_CANDIDATES)
@@ -194,6 +222,9 @@ int stitch_code(stitch_context *ctx, stitch_task *task, const stitch_code_option
     memset(out, 0, count * sizeof(*out));
     if (options && (rc = stitch__options_copy(ctx, &o, sizeof(o), options, "stitch_code_options", err)) != STITCH_OK)
         return rc;
+    if (o.max_format_repairs < -1 || o.max_format_repairs > STITCH__MAX_REPAIRS)
+        return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_code: max_format_repairs must be -1 to %d",
+                           STITCH__MAX_REPAIRS);
     o.action = o.action ? o.action : STITCH_ACTION_DRAFT;
     stitch__ask ask = {NULL,         NULL,        NULL,
                        fingerprint,  NULL,        o.max_format_repairs == 0 ? 2 : o.max_format_repairs,
@@ -222,34 +253,8 @@ int stitch_code(stitch_context *ctx, stitch_task *task, const stitch_code_option
         goto out;
     ask.label = label;
     ask.prompt = prompt;
-    answers = stitch__calloc(ctx, count, sizeof(*answers));
-    drafts = stitch__calloc(ctx, count, sizeof(*drafts));
-    if (!answers || !drafts) {
-        rc = stitch__err_nomem(ctx, err);
-        goto out;
-    }
-    for (size_t i = 0; i < count; i++) {
-        answers[i].state = &drafts[i];
-        drafts[i].candidate = stitch__calloc(ctx, 1, sizeof(stitch_candidate));
-        if (!drafts[i].candidate) {
-            rc = stitch__err_nomem(ctx, err);
-            goto out;
-        }
-    }
-    if ((rc = stitch__ask_many(ctx, &ask, answers, count, err)) == STITCH_OK && !collect(answers, drafts, count, out))
-        rc = stitch__err(ctx, err, STITCH_E_REPLY, "stitch_code: no usable reply");
+    rc = ask_for(ctx, &ask, count, out, err);
 out:
-    for (size_t i = 0; i < count; i++) {
-        if (answers)
-            stitch__answer_clear(&answers[i]);
-        if (drafts) {
-            stitch_candidate_free(drafts[i].candidate);
-            stitch_free(drafts[i].cuda);
-            stitch_free(drafts[i].json);
-        }
-    }
-    stitch_free(answers);
-    stitch_free(drafts);
     stitch_free(prompt);
     texts_free(&t);
     return rc;

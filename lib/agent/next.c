@@ -3,6 +3,7 @@
  * The loop's policy: a pure function from the history to the next action.
  */
 #include "agent/agent.h"
+#include "program/program.h"
 
 const char *stitch_action_name(int action)
 {
@@ -20,7 +21,7 @@ int stitch_attempt_from_report(stitch_attempt *attempt, const stitch_report *rep
     stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
     int rc;
 
-    if (!attempt || !report)
+    if (!attempt || !report || attempt->struct_size != sizeof(*attempt))
         return STITCH_E_INVALID;
     if ((rc = stitch_report_summary_get(report, &s)) != STITCH_OK)
         return rc;
@@ -96,23 +97,32 @@ static void decide(stitch_decision *d, int action, int32_t base, int32_t subtask
     va_end(ap);
 }
 
-static int check_history(const stitch_attempt *attempts, size_t count, int32_t plans, stitch_error **err)
+int stitch__attempts_check(const stitch_context *ctx, const stitch_attempt *attempts, size_t count, stitch_error **err)
 {
     for (size_t i = 0; i < count; i++) {
         const stitch_attempt *a = &attempts[i];
-        if (a->struct_size < sizeof(stitch_attempt))
-            return stitch__err(NULL, err, STITCH_E_INVALID,
+        if (a->struct_size != sizeof(stitch_attempt)) /* of another size, the next one is not where we look for it */
+            return stitch__err(ctx, err, STITCH_E_INVALID,
                                "attempt %zu: struct_size is %zu, expected %zu: use STITCH_ATTEMPT_INIT", i,
                                a->struct_size, sizeof(stitch_attempt));
-        if (a->plan < 0 || a->plan >= (plans > 0 ? plans : 1))
-            return stitch__err(NULL, err, STITCH_E_INVALID, "attempt %zu follows plan %d, but %d plans were made", i,
-                               a->plan, plans);
         if (a->failed_stage < STITCH_STAGE_NONE || a->failed_stage >= STITCH_STAGE_COUNT)
-            return stitch__err(NULL, err, STITCH_E_INVALID, "attempt %zu: %d is no stage", i, a->failed_stage);
+            return stitch__err(ctx, err, STITCH_E_INVALID, "attempt %zu: %d is no stage", i, a->failed_stage);
         if (!(a->speedup >= 0) || !(a->median_us >= 0))
-            return stitch__err(NULL, err, STITCH_E_INVALID, "attempt %zu: speed-up and time must be numbers >= 0", i);
+            return stitch__err(ctx, err, STITCH_E_INVALID, "attempt %zu: speed-up and time must be numbers >= 0", i);
     }
     return STITCH_OK;
+}
+
+static int check_history(const stitch_attempt *attempts, size_t count, int32_t plans, stitch_error **err)
+{
+    int rc = stitch__attempts_check(NULL, attempts, count, err);
+    for (size_t i = 0; i < count && rc == STITCH_OK; i++) {
+        int32_t plan = attempts[i].plan;
+        if (plan < 0 || plan >= (plans > 0 ? plans : 1))
+            rc = stitch__err(NULL, err, STITCH_E_INVALID, "attempt %zu follows plan %d, but %d plans were made", i,
+                             plan, plans);
+    }
+    return rc;
 }
 
 static void after_failure(const stitch_attempt *attempts, size_t count, int32_t plans, const stitch_policy *p,
@@ -164,6 +174,7 @@ int stitch_next(const stitch_attempt *attempts, size_t count, int32_t plans, con
                 stitch_decision *out, stitch_error **err)
 {
     stitch_policy p = STITCH_POLICY_INIT;
+    stitch_decision d = STITCH_DECISION_INIT;
     int rc;
 
     if (!out || (count && !attempts))
@@ -183,20 +194,21 @@ int stitch_next(const stitch_attempt *attempts, size_t count, int32_t plans, con
     p.min_gain = p.min_gain > 0 ? p.min_gain : 0.02;
 
     state s = read_history(attempts, count, plans - 1, p.min_gain);
-    memset(out, 0, sizeof(*out));
-    out->struct_size = sizeof(*out);
-    out->best = s.best;
+    d.best = s.best;
     if (plans == 0)
-        decide(out, STITCH_ACTION_PLAN, -1, -1, "there is no plan yet");
+        decide(&d, STITCH_ACTION_PLAN, -1, -1, "there is no plan yet");
     else if (s.best >= 0 && p.target_speedup > 0 && attempts[s.best].speedup >= p.target_speedup)
-        decide(out, STITCH_ACTION_STOP, s.best, -1, "the target of %.2fx is reached", p.target_speedup);
+        decide(&d, STITCH_ACTION_STOP, s.best, -1, "the target of %.2fx is reached", p.target_speedup);
     else if (count >= (size_t)p.max_attempts)
-        decide(out, STITCH_ACTION_STOP, s.best, -1, "the budget of %d attempts is spent", p.max_attempts);
+        decide(&d, STITCH_ACTION_STOP, s.best, -1, "the budget of %d attempts is spent", p.max_attempts);
     else if (s.in_plan == 0)
-        decide(out, STITCH_ACTION_DRAFT, s.best, -1, count ? "a new plan" : "nothing is written yet");
+        decide(&d, STITCH_ACTION_DRAFT, s.best, -1, count ? "a new plan" : "nothing is written yet");
     else if (!passed(&attempts[count - 1]))
-        after_failure(attempts, count, plans, &p, &s, out);
+        after_failure(attempts, count, plans, &p, &s, &d);
     else
-        after_success(&attempts[count - 1], plans, &p, &s, out);
+        after_success(&attempts[count - 1], plans, &p, &s, &d);
+    if (stitch__out_struct(out, &d, sizeof(d)) != STITCH_OK)
+        return stitch__err(NULL, err, STITCH_E_INVALID,
+                           "stitch_next: out->struct_size is not set: use STITCH_DECISION_INIT");
     return STITCH_OK;
 }

@@ -219,7 +219,7 @@ int stitch_plan(stitch_context *ctx, stitch_task *task, const stitch_plan_option
          *prompt = NULL;
     char fingerprint[65];
     stitch_plan_doc *plan = NULL;
-    stitch__answer answer = {&plan, STITCH_OK, NULL, NULL, NULL, 0, 0};
+    stitch__answer answer = {.state = &plan};
     stitch__ask ask = {NULL, "plan", NULL, fingerprint, stitch__schema_plan_schema, 2, NULL, NULL, NULL, 0, read_plan};
     int rc;
 
@@ -233,6 +233,8 @@ int stitch_plan(stitch_context *ctx, stitch_task *task, const stitch_plan_option
     if (o.attempt_count && !o.attempts)
         return stitch__err(ctx, err, STITCH_E_INVALID,
                            "stitch_plan: attempts must not be NULL when attempt_count is not 0");
+    if ((rc = stitch__attempts_check(ctx, o.attempts, o.attempt_count, err)) != STITCH_OK)
+        return rc;
     if ((rc = stitch__agent_model(ctx, STITCH_ROLE_PLANNER, &ask.model, err)) != STITCH_OK ||
         (rc = stitch__prompt_interface(ctx, task, &interface, err)) != STITCH_OK ||
         (rc = stitch__prompt_device(ctx, &device, &device_stable, err)) != STITCH_OK ||

@@ -153,6 +153,9 @@ int stitch__prompt_history(stitch_context *ctx, const stitch_attempt *attempts, 
         if (a->failed_stage) {
             stitch__buf_printf(&text, "failed in stage %s.\n", stitch_stage_name(a->failed_stage));
             stitch__buf_printf(&fixed, "failed in stage %s.\n", stitch_stage_name(a->failed_stage));
+        } else if (!a->correct) {
+            for (int k = 0; k < 2; k++)
+                stitch__buf_puts(both[k], "wrong results.\n");
         } else {
             if (a->speedup > 0)
                 stitch__buf_printf(&text, "correct, %.1f us, %.2fx the baseline's speed.\n", a->median_us, a->speedup);

@@ -21,11 +21,11 @@
 
 enum { MAX_CALLS = 16 };
 
-/* Answers from a list; what was asked is kept. "!" fails instead. */
+/* Answers from a list; what was asked is kept. "!" and "?" fail instead. */
 typedef struct script {
     const char *answers[MAX_CALLS];
     int calls;
-    char *asked[MAX_CALLS];
+    char *asked[MAX_CALLS], *said[MAX_CALLS]; /* the last message; the model's first */
     char label[MAX_CALLS][64];
     char fingerprint[MAX_CALLS][65];
     size_t messages[MAX_CALLS];
@@ -38,11 +38,14 @@ static int answer(const stitch_request *r, stitch_reply *reply, void *userdata)
         return STITCH_E_INTERNAL;
     int i = s->calls++;
     s->asked[i] = strdup(r->messages[r->message_count - 1].content);
+    s->said[i] = r->message_count > 2 ? strdup(r->messages[2].content) : NULL;
     s->messages[i] = r->message_count;
     snprintf(s->label[i], sizeof(s->label[i]), "%s", r->label);
     snprintf(s->fingerprint[i], sizeof(s->fingerprint[i]), "%s", r->fingerprint);
     if (strcmp(s->answers[i], "!") == 0)
         return STITCH_E_HTTP;
+    if (strcmp(s->answers[i], "?") == 0)
+        return STITCH_E_FORMAT;
     return stitch_reply_set(reply, s->answers[i], NULL, 100, 10);
 }
 
@@ -77,8 +80,10 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-    for (int i = 0; i < s.calls; i++)
+    for (int i = 0; i < s.calls; i++) {
         free(s.asked[i]);
+        free(s.said[i]);
+    }
     stitch_model_free(model);
     stitch_task_free(task);
     stitch_context_free(ctx);
@@ -180,6 +185,66 @@ TEST(repairs_ask_for_the_part_that_is_wrong)
     tear_down();
 }
 
+TEST(a_repair_sees_all_tries)
+{
+    /* The first reply had the code, the second the launch plan alone: without the first, the third knows no kernel. */
+    stitch_candidate *c = NULL;
+    set_up();
+    s.answers[0] = CUDA BAD_JSON;
+    s.answers[1] = BAD_JSON;
+    s.answers[2] = JSON;
+    CHECK_OK(code(1, &c));
+    CHECK(stitch_candidate_program(c) != NULL);
+    CHECK_INT(s.messages[2], 6);
+    CHECK_HAS(s.said[2], "2 * x[i]");
+    stitch_candidate_free(c);
+    tear_down();
+}
+
+TEST(a_model_that_fails_while_it_repairs)
+{
+    stitch_candidate *c[2] = {NULL};
+    stitch_code_options o = STITCH_CODE_OPTIONS_INIT;
+    set_up();
+    s.answers[0] = "nothing";
+    s.answers[1] = "?"; /* the model's own failure looks like an unreadable reply */
+    CHECK_ERR(code(1, c), STITCH_E_FORMAT, "host's model failed");
+    CHECK(!c[0]);
+    s.answers[2] = CUDA JSON;
+    s.answers[3] = "nothing";
+    s.answers[4] = "?";
+    CHECK_OK(code(2, c));
+    CHECK(stitch_candidate_program(c[0]) && !c[1]);
+    stitch_candidate_free(c[0]);
+    o.max_format_repairs = 17;
+    CHECK_ERR(stitch_code(ctx, task, &o, 1, c, &err), STITCH_E_INVALID, "max_format_repairs");
+    tear_down();
+}
+
+TEST(a_history_of_wrong_results)
+{
+    stitch_plan_doc *plan = NULL, *next = NULL;
+    stitch_attempt attempt = STITCH_ATTEMPT_INIT;
+    stitch_plan_options o = STITCH_PLAN_OPTIONS_INIT;
+    set_up();
+    CHECK_OK(stitch_plan_parse(ctx, PLAN, &plan, &err));
+    attempt.action = STITCH_ACTION_DRAFT;
+    o.previous = plan;
+    o.attempts = &attempt;
+    o.attempt_count = 1;
+    s.answers[0] = PLAN;
+    CHECK_OK(stitch_plan(ctx, task, &o, &next, &err));
+    CHECK_HAS(s.asked[0], "Attempt 1 (draft): wrong results.");
+    stitch_plan_free(next);
+    attempt.struct_size = 8;
+    CHECK_ERR(stitch_plan(ctx, task, &o, &next, &err), STITCH_E_INVALID, "STITCH_ATTEMPT_INIT");
+    attempt = (stitch_attempt)STITCH_ATTEMPT_INIT;
+    attempt.failed_stage = 99;
+    CHECK_ERR(stitch_plan(ctx, task, &o, &next, &err), STITCH_E_INVALID, "99 is no stage");
+    stitch_plan_free(plan);
+    tear_down();
+}
+
 TEST(a_reply_that_never_parses_is_a_failed_attempt)
 {
     stitch_candidate *c = NULL;
@@ -278,5 +343,7 @@ TEST(fingerprints_ignore_figures)
 }
 
 TEST_MAIN(RUN(a_plan), RUN(a_plan_that_is_nothing_but_json_and_one_that_needs_repair), RUN(a_draft),
-          RUN(repairs_ask_for_the_part_that_is_wrong), RUN(a_reply_that_never_parses_is_a_failed_attempt),
-          RUN(several_at_once), RUN(wrong_calls), RUN(fingerprints_ignore_figures))
+          RUN(repairs_ask_for_the_part_that_is_wrong), RUN(a_repair_sees_all_tries),
+          RUN(a_model_that_fails_while_it_repairs), RUN(a_history_of_wrong_results),
+          RUN(a_reply_that_never_parses_is_a_failed_attempt), RUN(several_at_once), RUN(wrong_calls),
+          RUN(fingerprints_ignore_figures))
