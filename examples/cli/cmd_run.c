@@ -114,10 +114,9 @@ static void keep_file(cli *c, int number, const char *what, const char *text)
     if (snprintf(path, sizeof(path), "%s/%02d.%s", c->o.attempts_dir, number, what) >= (int)sizeof(path))
         return;
     FILE *f = fopen(path, "wb");
-    if (!f || fwrite(text, 1, strlen(text), f) != strlen(text))
+    bool written = f && fwrite(text, 1, strlen(text), f) == strlen(text);
+    if ((f && fclose(f) != 0) || !written) /* a full disk may show only here */
         cli_say(c, "%s: %s", path, strerror(errno));
-    if (f)
-        fclose(f);
 }
 
 static void announce(run *r, const stitch_attempt *a, const stitch_candidate *candidate, const stitch_report *report)

@@ -72,6 +72,7 @@ static int exit_code(int status)
     case STITCH_E_HTTP:
     case STITCH_E_AUTH:
     case STITCH_E_BUDGET:
+    case STITCH_E_TIMEOUT: /* only requests to a model have deadlines here */
     case STITCH_E_REPLY:
     case STITCH_E_REPLAY: return EXIT_MODEL;
     case STITCH_E_INVALID:
@@ -128,16 +129,32 @@ char *cli_read_file(const char *path)
 {
     enum { LIMIT = 64 << 20 };
     struct stat st;
-    FILE *f = fopen(path, "rb");
+    FILE *f = NULL;
     char *data = NULL;
-    if (f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= LIMIT &&
-        (data = malloc((size_t)st.st_size + 1))) {
+    int why = 0;
+
+    /* Before it is opened: opening a pipe would wait for its other end. */
+    if (stat(path, &st) != 0)
+        why = errno;
+    else if (!S_ISREG(st.st_mode))
+        why = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    else if (st.st_size > LIMIT)
+        why = EFBIG;
+    else if (!(f = fopen(path, "rb")))
+        why = errno;
+    else if (!(data = malloc((size_t)st.st_size + 1)))
+        why = ENOMEM;
+    if (data) {
         size_t n = fread(data, 1, (size_t)st.st_size, f);
         data[n] = 0;
-    } else if (!errno) {
-        errno = EINVAL;
+        why = ferror(f) ? EIO : strlen(data) != n ? EILSEQ : 0; /* a text that holds a NUL is none */
     }
     if (f)
         fclose(f);
+    if (why) {
+        free(data);
+        data = NULL;
+        errno = why;
+    }
     return data;
 }

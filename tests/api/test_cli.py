@@ -37,6 +37,12 @@ def put(name, text):
     return path
 
 
+def pipe(name):
+    path = os.path.join(FOLDER, name)
+    os.mkfifo(path)
+    return path
+
+
 def usage():
     for args, code, word in ((["--help"], 0, "Exit codes"), (["help", "run"], 0, "--model"), (["run", "--help"], 0, "--attempts"),
                              (["--version"], 0, "stitch 0."), ([], 2, "usage"), (["nonsense"], 2, "nonsense"),
@@ -56,6 +62,9 @@ def inputs():
                              (["compile", "--reply", put("cut.md", "```cuda\nint x;\n")], 2, "cut off"),
                              (["verify", "--task", put("t.json", "{\"stitch_task\": 2}"), "x.stitch"], 2, "stitch_task"),
                              (["verify", "--task", "/nonexistent.json", "x.stitch"], 2, "/nonexistent.json"),
+                             (["compile", "--reply", FOLDER], 2, "Is a directory"),
+                             (["compile", "--reply", put("nul.md", "```cuda\n\0\n```\n")], 2, "nul.md"),
+                             (["compile", "--reply", pipe("pipe.md")], 2, "pipe.md"),
                              (["run", "--task", TASK, "--model", "gpt"], 2, "is no model"),
                              (["run", "--task", TASK, "--model", "replay:/nonexistent"], 2, "/nonexistent"),
                              (["doctor", "--device", "gpu"], 2, "device 'gpu'")):
