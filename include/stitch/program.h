@@ -160,7 +160,9 @@ typedef struct stitch_executor_options {
     /** 1: products use cuBLASLt's first choice. Default: prepare times its first choices on the real shapes, once a device and shape (the result
      *  is kept in the cache folder). */
     int32_t no_tuning;
-    int32_t reserved;
+    /** 1: runs may be captured by the host: on a stream that captures they enqueue their launches instead of a graph, which the driver
+     *  refuses there. Costs about 0.1 us a run. */
+    int32_t capturable;
 } stitch_executor_options;
 
 #define STITCH_EXECUTOR_OPTIONS_INIT {sizeof(stitch_executor_options), NULL, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0}

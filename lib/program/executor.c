@@ -350,6 +350,14 @@ int stitch_executor_prepare(stitch_executor *x, stitch_stream stream, stitch_err
     return rc;
 }
 
+static int launch_failed(const stitch_executor *x, CUresult r, stitch_error **err)
+{
+    int rc = stitch__cu_check(x->dev, r, err, "cuGraphLaunch");
+    if (r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+        stitch__err_prefix(err, "the stream captures; set stitch_executor_options.capturable for that: ");
+    return rc;
+}
+
 /* A host that captures its stream gets the launches themselves: the driver takes no graph launch there. */
 static bool captures(const stitch_executor *x, CUstream stream)
 {
@@ -360,7 +368,7 @@ static bool captures(const stitch_executor *x, CUstream stream)
 
 static int run(stitch_executor *x, stitch__exec_plan *p, CUstream stream, stitch_error **err)
 {
-    if (x->options.no_graph || captures(x, stream)) {
+    if (x->options.no_graph || (x->options.capturable && captures(x, stream))) {
         int rc = stitch__plan_session(x, p, err);
         x->encoded = 0;
         x->gemm_frozen = true;
@@ -375,7 +383,8 @@ static int run(stitch_executor *x, stitch__exec_plan *p, CUstream stream, stitch
         if (rc)
             return rc;
     }
-    return stitch__cu_check(x->dev, x->dev->drv->GraphLaunch(p->graph, stream), err, "cuGraphLaunch");
+    CUresult r = x->dev->drv->GraphLaunch(p->graph, stream);
+    return r == CUDA_SUCCESS ? STITCH_OK : launch_failed(x, r, err);
 }
 
 int stitch_executor_run(stitch_executor *x, stitch_stream stream, stitch_error **err)

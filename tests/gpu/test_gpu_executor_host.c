@@ -97,6 +97,7 @@ TEST(streams_of_the_host)
     for (int no_graph = 0; no_graph < 2; no_graph++) {
         rig r;
         o.no_graph = no_graph;
+        o.capturable = 1;
         rig_open(&r, "N=100; input x f32 N; weight w f32 1; output y f32 N", SCALE_SOURCE, SCALE_PLAN, &o);
         const stitch__driver *drv = r.dev->drv;
         rig_set(&r, "x", x, sizeof(x));
