@@ -12,12 +12,13 @@
     X(load)                                                                                                            \
     X(store)                                                                                                           \
     X(atom)                                                                                                            \
-    X(clock) X(localaddr) X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop)            \
-        X(nanosleep) X(predsel) X(sync_note) X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp)       \
-            X(bar) X(fence) X(cluster_arrive) X(cluster_wait) X(mapa) X(getctarank) X(cpasync) X(cpasync_commit)       \
-                X(cpasync_wait) X(cpasync_mbar) X(mbar_init) X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) \
-                    X(bulk) X(bulk_commit) X(bulk_wait) X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load)       \
-                        X(wmma_store) X(wmma_mma) X(wgmma) X(wgmma_sync)
+    X(clock)                                                                                                           \
+    X(localaddr) X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop) X(nanosleep)        \
+        X(predsel) X(sync_note) X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp) X(bar) X(fence)    \
+            X(cluster_arrive) X(cluster_wait) X(mapa) X(getctarank) X(cpasync) X(cpasync_commit) X(cpasync_wait)       \
+                X(cpasync_mbar) X(mbar_init) X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) X(bulk)         \
+                    X(bulk_commit) X(bulk_wait) X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) \
+                        X(wmma_mma) X(wgmma) X(wgmma_sync)
 #define STITCH__EXEC_DECLARE(name)                                                                                     \
     int stitch__exec_##name(struct stitch__exec *x, const stitch__instr *in, uint32_t mask);
 STITCH__EXEC_LIST(STITCH__EXEC_DECLARE)
@@ -146,6 +147,13 @@ typedef struct stitch__race_log {
 #define STITCH__TAG_SHIFT 21
 #define STITCH__TAG_EACH  18
 #define STITCH__TAG_PC    ((1u << STITCH__TAG_EACH) - 1)
+/* Host threads share these records and take no lock: an entry counts once its tag is there. What two threads do at the
+ * same moment may lose one of the records, which can hide a race but not invent one. */
+#define STITCH__SEE(x)        __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define STITCH__SEE_TAG(x)    __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
+#define STITCH__PUT(x, v)     __atomic_store_n(&(x), (v), __ATOMIC_RELAXED)
+#define STITCH__PUT_TAG(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
+
 static inline bool stitch__race_now(const stitch__race_log *log, uint32_t tag)
 {
     return (tag ^ log->tag) >> STITCH__TAG_SHIFT == 0;

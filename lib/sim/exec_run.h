@@ -196,6 +196,22 @@ static inline void set_bits(uint64_t *bits, uint64_t at, uint64_t count)
 }
 
 /* Several host threads may write neighbouring bytes. */
+static inline bool bits_set_shared(const _Atomic(uint64_t) *bits, uint64_t at, uint64_t count)
+{
+    const _Atomic(uint64_t) *w = bits + at / 64;
+    unsigned shift = at % 64;
+    while (count) {
+        uint64_t take = 64 - shift < count ? 64 - shift : count;
+        uint64_t mask = (take == 64 ? ~UINT64_C(0) : (UINT64_C(1) << take) - 1) << shift;
+        if ((atomic_load_explicit(w, memory_order_relaxed) & mask) != mask)
+            return false;
+        count -= take;
+        shift = 0;
+        w++;
+    }
+    return true;
+}
+
 static inline void set_bits_shared(_Atomic(uint64_t) *bits, uint64_t at, uint64_t count)
 {
     _Atomic(uint64_t) *w = bits + at / 64;
@@ -359,15 +375,18 @@ static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size
 static inline bool line_read(stitch__exec *x, stitch__race_log *log, stitch__race_line *l, uint64_t mine, uint32_t tag,
                              uint32_t from, uint32_t count)
 {
-    if (stitch__race_now(log, l->e.wtag)) {
-        bool same = l->wfrom == from && l->wcount == count && !((l->e.wtag ^ tag) >> STITCH__TAG_EACH) &&
-                    !((l->e.w ^ mine) >> STITCH__KEY_LANE_SHIFT);
-        if (l->e.w == STITCH__LINE_WORDS || (!same && l->wfrom < from + count && from < (uint32_t)l->wfrom + l->wcount))
+    uint32_t wtag = STITCH__SEE_TAG(l->e.wtag), rtag = STITCH__SEE_TAG(l->e.rtag);
+    if (stitch__race_now(log, wtag)) {
+        uint64_t w = STITCH__SEE(l->e.w);
+        uint32_t wfrom = STITCH__SEE(l->wfrom), wcount = STITCH__SEE(l->wcount);
+        bool same = wfrom == from && wcount == count && !((wtag ^ tag) >> STITCH__TAG_EACH) &&
+                    !((w ^ mine) >> STITCH__KEY_LANE_SHIFT);
+        if (w == STITCH__LINE_WORDS || (!same && wfrom < from + count && from < wfrom + wcount))
             return false;
     }
-    if (stitch__race_now(log, l->e.rtag)) {
-        uint64_t r = l->e.r;
-        if (l->rfrom != from || l->rcount != count)
+    if (stitch__race_now(log, rtag)) {
+        uint64_t r = STITCH__SEE(l->e.r);
+        if (STITCH__SEE(l->rfrom) != from || STITCH__SEE(l->rcount) != count)
             return false;
         if (r & STITCH__KEY_MULTIBLOCK && !x->talks)
             return true;
@@ -375,32 +394,38 @@ static inline bool line_read(stitch__exec *x, stitch__race_log *log, stitch__rac
             mine |= STITCH__KEY_MULTIBLOCK;
         else if ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
             mine |= STITCH__KEY_MULTIWARP;
-        else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31 || (l->e.rtag ^ tag) >> STITCH__TAG_EACH)
+        else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31 || (rtag ^ tag) >> STITCH__TAG_EACH)
             return false;
         mine |= r & (STITCH__KEY_MULTIBLOCK | STITCH__KEY_MULTIWARP | STITCH__KEY_MULTILANE);
     }
-    l->e.r = mine;
-    l->e.rtag = tag;
-    l->rfrom = (uint8_t)from;
-    l->rcount = (uint8_t)count;
+    STITCH__PUT(l->e.r, mine);
+    STITCH__PUT(l->rfrom, (uint8_t)from);
+    STITCH__PUT(l->rcount, (uint8_t)count);
+    STITCH__PUT_TAG(l->e.rtag, tag);
     return true;
 }
 
 static inline bool line_write(stitch__race_log *log, stitch__race_line *l, uint64_t mine, uint32_t tag, uint32_t from,
                               uint32_t count)
 {
-    if (stitch__race_now(log, l->e.wtag) &&
-        (l->e.w == STITCH__LINE_WORDS || l->wfrom != from || l->wcount != count ||
-         (l->e.wtag ^ tag) >> STITCH__TAG_EACH || (l->e.w ^ mine) >> STITCH__KEY_LANE_SHIFT))
-        return false;
-    if (stitch__race_now(log, l->e.rtag) && l->rfrom < from + count && from < (uint32_t)l->rfrom + l->rcount &&
-        (l->rfrom != from || l->rcount != count || (l->e.rtag ^ tag) >> STITCH__TAG_EACH ||
-         (l->e.r ^ mine) >> STITCH__KEY_LANE_SHIFT))
-        return false;
-    l->e.w = mine;
-    l->e.wtag = tag;
-    l->wfrom = (uint8_t)from;
-    l->wcount = (uint8_t)count;
+    uint32_t wtag = STITCH__SEE_TAG(l->e.wtag), rtag = STITCH__SEE_TAG(l->e.rtag);
+    if (stitch__race_now(log, wtag)) {
+        uint64_t w = STITCH__SEE(l->e.w);
+        if (w == STITCH__LINE_WORDS || STITCH__SEE(l->wfrom) != from || STITCH__SEE(l->wcount) != count ||
+            (wtag ^ tag) >> STITCH__TAG_EACH || (w ^ mine) >> STITCH__KEY_LANE_SHIFT)
+            return false;
+    }
+    if (stitch__race_now(log, rtag)) {
+        uint32_t rfrom = STITCH__SEE(l->rfrom), rcount = STITCH__SEE(l->rcount);
+        if (rfrom < from + count && from < rfrom + rcount &&
+            (rfrom != from || rcount != count || (rtag ^ tag) >> STITCH__TAG_EACH ||
+             (STITCH__SEE(l->e.r) ^ mine) >> STITCH__KEY_LANE_SHIFT))
+            return false;
+    }
+    STITCH__PUT(l->e.w, mine);
+    STITCH__PUT(l->wfrom, (uint8_t)from);
+    STITCH__PUT(l->wcount, (uint8_t)count);
+    STITCH__PUT_TAG(l->e.wtag, tag);
     return true;
 }
 
@@ -440,7 +465,7 @@ static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint
 static inline stitch__race_entry *global_word(stitch__race_log *log, uint64_t g)
 {
     const stitch__race_line *l = &log->line[g / STITCH__LINE];
-    if (l->e.w != STITCH__LINE_WORDS || !stitch__race_now(log, l->e.wtag))
+    if (!stitch__race_now(log, STITCH__SEE_TAG(l->e.wtag)) || STITCH__SEE(l->e.w) != STITCH__LINE_WORDS)
         stitch__race_expand(log, g / STITCH__LINE);
     return &log->word[g];
 }
@@ -463,8 +488,8 @@ static inline bool word_read(stitch__exec *x, stitch__race_log *log, stitch__rac
                                                             : STITCH__KEY_MULTILANE | (r & STITCH__KEY_MULTIWARP);
         mine |= r & STITCH__KEY_MULTIBLOCK;
     }
-    e->r = mine;
-    e->rtag = tag;
+    STITCH__PUT(e->r, mine);
+    STITCH__PUT_TAG(e->rtag, tag);
     return true;
 }
 
@@ -479,8 +504,8 @@ static inline bool word_write(stitch__exec *x, stitch__race_log *log, stitch__ra
     if (r && (r ^ mine) >> STITCH__KEY_LANE_SHIFT &&
         ((r ^ mine) >> STITCH__KEY_BLOCK_SHIFT || r & STITCH__KEY_MULTIBLOCK || (r & STITCH__KEY_CLOCK) >= full))
         return false;
-    e->w = mine;
-    e->wtag = tag;
+    STITCH__PUT(e->w, mine);
+    STITCH__PUT_TAG(e->wtag, tag);
     return true;
 }
 
@@ -792,7 +817,7 @@ static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
     stitch__sim_alloc *al = global_offsets(x, in, stitch__operand(x, in->o[4]), a, offset, step, pc, &pattern);
     if (!al)
         return false;
-    const uint64_t *init = x->check_init ? (const uint64_t *)(const void *)al->init : NULL;
+    const _Atomic(uint64_t) *init = x->check_init ? al->init : NULL;
     stitch__race_log *log = NULL;
     uint32_t each = step >> x->global_shift;
     if (x->check_global && !al->readonly) {
@@ -801,7 +826,7 @@ static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
             return false;
     }
     if (pattern == PATTERN_LINEAR) {
-        if ((init && !bits_set(init, offset[0], 32 * step)) ||
+        if ((init && !bits_set_shared(init, offset[0], 32 * step)) ||
             (log && !global_read_run(x, log, offset[0] >> x->global_shift, 32, 0, each, pc) &&
              !global_read_each(x, log, offset, each, pc)))
             return false;
@@ -813,7 +838,7 @@ static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
     if (init) {
         uint64_t need = (UINT64_C(1) << step) - 1, have = need;
         for (int i = 0; i < 32; i++)
-            have &= init[offset[i] >> 6] >> (offset[i] & 63);
+            have &= atomic_load_explicit(&init[offset[i] >> 6], memory_order_relaxed) >> (offset[i] & 63);
         if ((have & need) != need)
             return false;
     }

@@ -69,19 +69,23 @@ void stitch__race_expand(stitch__race_log *log, uint64_t line)
 {
     stitch__race_line *l = &log->line[line];
     stitch__race_entry *e = &log->word[line * STITCH__LINE];
-    uint32_t wend = stitch__race_now(log, l->e.wtag) ? l->wfrom + l->wcount : 0;
-    uint32_t rend = stitch__race_now(log, l->e.rtag) ? l->rfrom + l->rcount : 0;
-    for (uint64_t i = l->wfrom; i < wend; i++) {
-        e[i].w = l->e.w + ((i >> (l->e.wtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT);
-        e[i].wtag = (l->e.wtag & STITCH__TAG_PC) | log->tag;
+    uint32_t wtag = STITCH__SEE_TAG(l->e.wtag), rtag = STITCH__SEE_TAG(l->e.rtag);
+    uint64_t w = STITCH__SEE(l->e.w), r = STITCH__SEE(l->e.r);
+    uint32_t wfrom = STITCH__SEE(l->wfrom), wend = stitch__race_now(log, wtag) ? wfrom + STITCH__SEE(l->wcount) : 0;
+    uint32_t rfrom = STITCH__SEE(l->rfrom), rend = stitch__race_now(log, rtag) ? rfrom + STITCH__SEE(l->rcount) : 0;
+    if (w == STITCH__LINE_WORDS && wend)
+        return; /* another thread was faster */
+    for (uint64_t i = wfrom; i < wend && i < STITCH__LINE; i++) {
+        STITCH__PUT(e[i].w, w + ((i >> (wtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT));
+        STITCH__PUT_TAG(e[i].wtag, (wtag & STITCH__TAG_PC) | log->tag);
     }
-    for (uint64_t i = l->rfrom; i < rend; i++) {
-        e[i].r = l->e.r + ((i >> (l->e.rtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT);
-        e[i].rtag = (l->e.rtag & STITCH__TAG_PC) | log->tag;
+    for (uint64_t i = rfrom; i < rend && i < STITCH__LINE; i++) {
+        STITCH__PUT(e[i].r, r + ((i >> (rtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT));
+        STITCH__PUT_TAG(e[i].rtag, (rtag & STITCH__TAG_PC) | log->tag);
     }
-    l->e.w = STITCH__LINE_WORDS;
-    l->e.wtag = log->tag;
-    l->e.rtag = 0;
+    STITCH__PUT(l->e.w, STITCH__LINE_WORDS);
+    STITCH__PUT_TAG(l->e.rtag, 0);
+    STITCH__PUT_TAG(l->e.wtag, log->tag);
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
@@ -216,25 +220,26 @@ void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_a
     bool same = write && new_value && memcmp(a->host + offset, new_value, size) == 0;
     for (uint64_t g = from; g <= to; g++) {
         const stitch__race_entry *line = &log->line[g / STITCH__LINE].e;
-        if (line->w != STITCH__LINE_WORDS || (line->wtag ^ log->tag) >> STITCH__TAG_SHIFT)
+        if (!stitch__race_now(log, STITCH__SEE_TAG(line->wtag)) || STITCH__SEE(line->w) != STITCH__LINE_WORDS)
             stitch__race_expand(log, g / STITCH__LINE);
         stitch__race_entry *e = &log->word[g];
-        uint64_t w = stitch__race_now(log, e->wtag) ? e->w : 0, r = stitch__race_now(log, e->rtag) ? e->r : 0;
+        uint64_t w = stitch__race_now(log, STITCH__SEE_TAG(e->wtag)) ? STITCH__SEE(e->w) : 0;
+        uint64_t r = stitch__race_now(log, STITCH__SEE_TAG(e->rtag)) ? STITCH__SEE(e->r) : 0;
         bool both = atomic && w & STITCH__KEY_ATOMIC;
         if (w && !both && !(write && same) && !ordered_global(x, w, lane, false))
             stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size,
-                                a, w, e->wtag & STITCH__TAG_PC, true);
+                                a, w, STITCH__SEE(e->wtag) & STITCH__TAG_PC, true);
         else if (write && r && !same && !(atomic && r & STITCH__KEY_ATOMIC) && !ordered_global(x, r, lane, true))
             stitch__report_race(x, STITCH__SIM_GLOBAL_RACE, in, lane, write, STITCH__SIM_GLOBAL, a->base + offset, size,
-                                a, r, e->rtag & STITCH__TAG_PC, false);
+                                a, r, STITCH__SEE(e->rtag) & STITCH__TAG_PC, false);
         if (write) {
-            e->w = mine;
-            e->wtag = tag;
+            STITCH__PUT(e->w, mine);
+            STITCH__PUT_TAG(e->wtag, tag);
             continue;
         }
         uint64_t next = merge_read(x, r, mine);
-        if (next != r)
-            e->rtag = tag; /* else it tells of an access that counts for more */
-        e->r = next;
+        STITCH__PUT(e->r, next);
+        if (next != r) /* else it tells of an access that counts for more */
+            STITCH__PUT_TAG(e->rtag, tag);
     }
 }
