@@ -262,6 +262,16 @@ static int loop(run *r)
     }
 }
 
+/* TASK-NAME.stitch in the current folder, whatever the task file calls itself. */
+static void default_path(const stitch_task *task, char *out, size_t size)
+{
+    snprintf(out, size, "%s.stitch", stitch_task_name(task));
+    for (char *c = out; *c; c++) {
+        if (*c == '/' || *c == '\\' || (unsigned char)*c < 0x20 || (c == out && (*c == '.' || *c == '-')))
+            *c = '_';
+    }
+}
+
 /* Also after a failure: what was reached must not be lost. */
 static int finish(run *r, int code)
 {
@@ -280,11 +290,13 @@ static int finish(run *r, int code)
         stitch_error *err = NULL;
         speedup = r->h.attempts[r->h.best].speedup;
         median = r->h.attempts[r->h.best].median_us;
-        if (!path && snprintf(name, sizeof(name), "%s.stitch", stitch_task_name(r->task)) < (int)sizeof(name))
+        if (!path) {
+            default_path(r->task, name, sizeof(name)); /* names have at most 255 bytes */
             path = name;
+        }
         stitch_program *best = stitch_candidate_program(r->h.candidates[r->h.best]);
         /* On the simulator it was verified at the task's reduced dims: the file carries the full ones. */
-        int rc = path ? stitch_program_validate(best, stitch_task_interface(r->task), NULL, &err) : STITCH_E_INVALID;
+        int rc = stitch_program_validate(best, stitch_task_interface(r->task), NULL, &err);
         if (rc == STITCH_OK)
             rc = stitch_program_save(best, path, &err);
         if (rc)

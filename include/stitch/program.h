@@ -180,21 +180,25 @@ STITCH_API void stitch_executor_free(stitch_executor *x);
 
 /** The tensors and dims as this executor has them. */
 STITCH_API const stitch_interface *stitch_executor_interface(const stitch_executor *x);
-/** Changes a dim. Takes effect with the next stitch_executor_prepare(). */
+/** Changes a dim. Takes effect with the next stitch_executor_prepare(), which validates the program with the new dims. */
 STITCH_API int stitch_executor_set_dim(stitch_executor *x, const char *name, int64_t value, stitch_error **err);
 
 /** A tensor's slot (its index in the interface). */
 STITCH_API int stitch_executor_slot(const stitch_executor *x, const char *name, size_t *slot, stitch_error **err);
 /**
  * Binds device memory to a tensor: at least `bytes` (checked against the tensor's size), aligned to 16 bytes. The memory stays the caller's and
- * must live until the last run that uses it is done. Binding a weight after prepare marks the executor unprepared.
+ * must live until the last run that uses it is done. Binding a weight after prepare marks the executor
+ * unprepared, also at the same address: there may be other weights now.
  */
 STITCH_API int stitch_executor_bind(stitch_executor *x, size_t slot, stitch_device_ptr ptr, uint64_t bytes, stitch_error **err);
 STITCH_API int stitch_executor_bind_name(stitch_executor *x, const char *name, stitch_device_ptr ptr, uint64_t bytes, stitch_error **err);
 
 /**
  * Everything that allocates: workspace, library handles and algorithms, the `prepare` steps (enqueued on `stream`), the graph.
- * All tensors must be bound; inputs and outputs may be bound to other memory later. @since 0.1.0
+ * All tensors must be bound; inputs and outputs may be bound to other memory later. Choosing the algorithm of a product waits
+ * for the device, after what `stream` has to do already; stitch_context_cancel() ends it. With new dims the least recently
+ * used plan of more than `max_plans` goes, and its memory: no run of it may be in flight. After a failure the executor is
+ * unprepared; its bindings and dims stay. @since 0.1.0
  */
 STITCH_API int stitch_executor_prepare(stitch_executor *x, stitch_stream stream, stitch_error **err);
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-STITCH, EXAMPLES = sys.argv[1:3]
+STITCH, EXAMPLES = (os.path.abspath(path) for path in sys.argv[1:3])
 TASK = os.path.join(EXAMPLES, "tasks", "swiglu_mlp", "task.json")
 SOURCE = os.path.join(EXAMPLES, "tasks", "swiglu_mlp", "eager.cu")
 PLAN = os.path.join(EXAMPLES, "tasks", "swiglu_mlp", "eager_f32.json")
@@ -103,6 +103,30 @@ def compiles():
     check("a wrong product is found without compiling", done.returncode == 2 and "run[1].gemm" in done.stderr, done)
 
 
+def hostile_names():
+    """The name of a task file says nothing about where its program is saved."""
+    kernel = 'extern "C" __global__ void k(const float *x, float *y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }\n'
+    launch = json.dumps({"stitch": 1, "run": [{"kernel": "k", "grid": [1], "block": ["N"], "args": ["x", "y"]}]})
+    put("k.cu", kernel)
+    put("k.json", launch)
+    task = put("hostile.json", json.dumps({
+        "stitch_task": 1, "name": "../up/../../name", "dims": {"N": 32}, "inputs": [{"name": "x", "dtype": "f32", "shape": ["N"]}],
+        "outputs": [{"name": "y", "dtype": "f32", "shape": ["N"]}], "reference": {"program": {"source": "k.cu", "plan": "k.json"}}}))
+    plan = {"stitch_plan": 1, "strategy": "s", "bottlenecks": [], "subtasks": [
+        {"id": "a", "level": "kernel", "title": "t", "goal": "g", "after": []}]}
+    replies = put("hostile.jsonl", "".join(json.dumps({"label": label, "number": 1, "reply": {"content": content}}) + "\n" for label, content in (
+        ("plan", json.dumps(plan)), ("code:draft", f"```cuda\n{kernel}```\n```json\n{launch}\n```\n"))))
+    inner = os.path.join(FOLDER, "inner", "folder")
+    os.makedirs(os.path.join(inner, "up"))
+    done = run("run", "--task", task, "--model", "replay:" + replies, "--attempts", "1", "--device", "sim:sm_90a", "--json", cwd=inner)
+    if done.returncode == 3:
+        tests.append(True)
+        print(f"ok {len(tests)} - default names stay in the folder # SKIP no simulator")
+        return
+    check("default names stay in the folder", done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["saved"] == "_._up_.._.._name.stitch" and
+          os.listdir(os.path.join(FOLDER, "inner")) == ["folder"] and os.path.exists(os.path.join(inner, "_._up_.._.._name.stitch")), done)
+
+
 def without_a_device():
     done = run("verify", "--task", TASK, "--source", SOURCE, "--plan", PLAN, "--device", "none")
     check("verify without a device", done.returncode == 3 and "device" in done.stderr, done)
@@ -116,6 +140,7 @@ def main():
     inputs()
     if doctor():
         compiles()
+        hostile_names()
     else:
         tests.append(True)
         print(f"ok {len(tests)} - compile # SKIP no NVRTC")
