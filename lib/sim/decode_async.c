@@ -7,22 +7,6 @@
 #include "sim/exec.h"
 #include "sim/parse.h"
 
-static bool emit_alu(ptx_parser *p, stitch__alu op, uint32_t d, uint32_t a, uint32_t b)
-{
-    stitch__instr *in = ptx_emit(p);
-    if (!in)
-        return false;
-    in->op = STITCH__OP_LANES;
-    in->u.lanes = stitch__alu_lanes(op);
-    in->ndef = 1;
-    in->nops = 4;
-    in->o[0] = d;
-    in->o[1] = a;
-    in->o[2] = b;
-    in->cls = STITCH__SIM_CLASS_INT;
-    return true;
-}
-
 uint32_t ptx_address64(ptx_parser *p, const ptx_operand *o, stitch__sim_space space)
 {
     if (!o || o->kind != PTX_O_ADDR || o->count < 1) {
@@ -35,7 +19,7 @@ uint32_t ptx_address64(ptx_parser *p, const ptx_operand *o, stitch__sim_space sp
     base.imm = 0;
     if (base.kind == PTX_O_REG && base.bank == STITCH__BANK_32) {
         r = ptx_vreg(p, STITCH__BANK_64);
-        if (!emit_alu(p, STITCH__ALU_ZX32_64, r, base.reg | STITCH__OPD_REG, 0))
+        if (!ptx_emit_alu(p, STITCH__ALU_ZX32_64, r, base.reg | STITCH__OPD_REG, 0, 0))
             return 0;
     } else if (base.kind == PTX_O_SYM && base.symbol->kind == PTX_SYM_PARAM) {
         r = ptx_const(p, STITCH__SIM_PARAM_WINDOW + base.symbol->index, true);
@@ -47,7 +31,7 @@ uint32_t ptx_address64(ptx_parser *p, const ptx_operand *o, stitch__sim_space sp
     }
     if (imm && !ptx_refused(p)) {
         uint32_t t = ptx_vreg(p, STITCH__BANK_64);
-        if (!emit_alu(p, STITCH__ALU_ADD64, t, r, ptx_const(p, (uint64_t)imm, true)))
+        if (!ptx_emit_alu(p, STITCH__ALU_ADD64, t, r, ptx_const(p, (uint64_t)imm, true), 0))
             return 0;
         r = t;
     }

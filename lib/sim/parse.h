@@ -9,6 +9,7 @@
 #ifndef STITCH_LIB_SIM_PARSE_H
 #define STITCH_LIB_SIM_PARSE_H
 
+#include "sim/alu.h"
 #include "sim/ir.h"
 
 typedef enum ptx_token_kind {
@@ -240,9 +241,19 @@ const ptx_operand *ptx_arg(ptx_parser *p, uint32_t index);  /* &operands[index],
 bool ptx_address(ptx_parser *p, const ptx_operand *o, stitch__instr *in, uint32_t at, stitch__sim_space space);
 stitch__sim_space ptx_space(ptx_parser *p); /* takes .global, .shared, .shared::cta ... */
 bool ptx_refused(const ptx_parser *p);
-uint32_t ptx_address64(ptx_parser *p, const ptx_operand *o, stitch__sim_space space); /* decode_async.c: in one 64-bit register */
+uint32_t ptx_address64(ptx_parser *p, const ptx_operand *o,
+                       stitch__sim_space space); /* decode_async.c: in one 64-bit register */
 uint32_t *ptx_more(ptx_parser *p, stitch__instr *in, uint32_t count);
 void ptx_note_access(ptx_parser *p, stitch__sim_space space, uint32_t size, bool talks);
+
+/* ---- decode_arith.c: what decode_convert.c uses as well ---- */
+stitch__sim_class ptx_class(stitch__num t);
+bool ptx_emit_lanes(ptx_parser *p, stitch__lanes_fn fn, uint32_t d, uint32_t a, uint32_t b, uint32_t c,
+                    stitch__sim_class cls, uint32_t flops);
+bool ptx_emit_alu(ptx_parser *p, stitch__alu op, uint32_t d, uint32_t a, uint32_t b, uint32_t c);
+bool ptx_emit_pred(ptx_parser *p, int what); /* predicate logic: STITCH__BOOL_* */
+stitch__round ptx_round(ptx_parser *p);      /* takes the rounding modifier */
+uint8_t ptx_flags(ptx_parser *p);            /* takes .ftz, .sat and the like: STITCH__FTZ ... */
 
 bool ptx_dec_arith(ptx_parser *p, int op); /* decode_arith.c */
 bool ptx_dec_logic(ptx_parser *p, int op);
