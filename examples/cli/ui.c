@@ -96,8 +96,10 @@ int cli_fail(cli *c, const char *what, int status, stitch_error *err)
     if (*details && !c->o.quiet)
         fprintf(stderr, "%s%s", details, details[strlen(details) - 1] == '\n' ? "" : "\n");
     if (c->o.json)
-        cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s}", "event", "error", "what", what, "status",
-                              stitch_status_name(status), "message", message, "details", details));
+        /* What is not UTF-8 (a path, say) is left out rather than the whole event. */
+        cli_emit(c, json_pack("{s:s, s:o*, s:s, s:o*, s:o*}", "event", "error", "what", json_string(what), "status",
+                              stitch_status_name(status), "message", json_string(message), "details",
+                              json_string(details)));
     stitch_error_free(err);
     return exit_code(status);
 }

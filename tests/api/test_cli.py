@@ -72,6 +72,10 @@ def inputs():
         check("input: " + word, done.returncode == code and word in done.stderr, done)
 
 
+    done = subprocess.run([STITCH.encode(), b"compile", b"/nonexistent\xff.stitch", b"--json"], capture_output=True, timeout=120)
+    check("input: a path that is not UTF-8", done.returncode == 2 and json.loads(done.stdout)["event"] == "error", done)
+
+
 def doctor():
     done = run("doctor", "--json")
     items = {item["name"]: item for item in json.loads(done.stdout)["items"]}
