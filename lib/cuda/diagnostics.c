@@ -17,10 +17,12 @@ typedef struct parser {
     size_t ptx_len;
     stitch__diagnostics *out;
     stitch__usages *usages;
-    stitch_diagnostic *open; /* the message that indented lines belong to */
-    int quoted;              /* indented lines seen since it began */
-    stitch__usage *usage;    /* of the kernel that ptxas reports on */
-    bool frame_is_kernels;   /* the next stack-frame line is of that kernel, not of a function that it calls */
+    stitch_diagnostic *open;  /* the message that indented lines belong to */
+    stitch_diagnostic *owner; /* the error or warning that it explains, where it is a note; otherwise itself */
+    int quoted;               /* indented lines seen since it began */
+    bool context;             /* "detected during" is among them: the rest is about where the owner came from */
+    stitch__usage *usage;     /* of the kernel that ptxas reports on */
+    bool frame_is_kernels;    /* the next stack-frame line is of that kernel, not of a function that it calls */
 } parser;
 
 /* ---- text ---- */
@@ -145,6 +147,12 @@ int stitch__diagnostics_add(stitch__arena *arena, stitch__diagnostics *list, int
     return d->file && d->message ? STITCH_OK : STITCH_E_NOMEM;
 }
 
+static void close_message(parser *p)
+{
+    p->open = p->owner = NULL;
+    p->context = false;
+}
+
 static int add(parser *p, int severity, int64_t line, span file, span message)
 {
     char *text = copy_clean(p, message), *name;
@@ -161,7 +169,10 @@ static int add(parser *p, int severity, int64_t line, span file, span message)
     int rc = stitch__diagnostics_add(p->arena, p->out, severity, line > 0 && line < INT32_MAX ? (int)line : 0, 0, name,
                                      text);
     p->open = p->out->count > before ? &p->out->list[p->out->count - 1] : NULL;
+    if (severity != STITCH_SEVERITY_NOTE || !p->owner)
+        p->owner = p->open;
     p->quoted = 0;
+    p->context = false;
     return rc;
 }
 
@@ -216,21 +227,8 @@ static bool located(span line, span *file, int64_t *number_of, int *sev, span *m
     return false;
 }
 
-/* An indented line: the quoted source, the caret under it, or more words. */
-static int continuation(parser *p, span line)
+static int append(parser *p, stitch_diagnostic *d, span words)
 {
-    stitch_diagnostic *d = p->open;
-    span words = trim(line);
-    p->quoted++;
-    if (!d || !words.len)
-        return STITCH_OK;
-    if (p->quoted == 2 && words.len == 1 && *words.at == '^') {
-        size_t column = (size_t)(words.at - line.at) - 1; /* two blanks in front of the source, columns from 1 */
-        d->column = column < 100000 ? (int32_t)column : 0;
-        return STITCH_OK;
-    }
-    if (p->quoted <= 2 && !starts(words, "detected during"))
-        return STITCH_OK;
     char *more = copy_clean(p, words);
     const char *joined = more ? stitch__arena_printf(p->arena, "%s; %s", d->message, more) : NULL;
     if (!joined)
@@ -238,6 +236,27 @@ static int continuation(parser *p, span line)
     if (strlen(joined) < 4000)
         d->message = joined;
     return STITCH_OK;
+}
+
+/* An indented line: the quoted source, the caret under it, or more words. Where notes follow an error, how the compiler
+ * got there ("detected during") is printed once, under the last of them: it belongs to the error. */
+static int continuation(parser *p, span line)
+{
+    span words = trim(line);
+    bool in_front = p->quoted == 0 && (starts(words, "argument types are: ") || starts(words, "operand types are: ") ||
+                                       starts(words, "object type is: "));
+    p->context = p->context || starts(words, "detected during");
+    stitch_diagnostic *d = p->context ? p->owner : p->open;
+    if (!in_front)
+        p->quoted++;
+    if (!d || !words.len)
+        return STITCH_OK;
+    if (p->quoted == 2 && words.len == 1 && *words.at == '^') {
+        size_t column = (size_t)(words.at - line.at) - 1; /* two blanks in front of the source, columns from 1 */
+        d->column = column < 100000 ? (int32_t)column : 0;
+        return STITCH_OK;
+    }
+    return in_front || p->context || p->quoted > 2 ? append(p, d, words) : STITCH_OK;
 }
 
 /* ---- ptxas ---- */
@@ -302,7 +321,7 @@ static bool is_resource_line(span line)
 
 static int resource_line(parser *p, span line)
 {
-    p->open = NULL;
+    close_message(p);
     if (!p->usages)
         return STITCH_OK;
     if (has(line, "Compiling entry function ", NULL))
@@ -372,7 +391,7 @@ static int parse_line(parser *p, span line)
     rest = line;
     if (severity(&rest, &sev) && sev != STITCH_SEVERITY_NOTE)
         return add(p, sev, 0, program, rest);
-    p->open = NULL;
+    close_message(p);
     return STITCH_OK;
 }
 

@@ -119,6 +119,23 @@ static bool include_has(const stitch__cuda *cuda, const char *name)
     return found;
 }
 
+const char *stitch__headers_advice(const stitch__cuda *cuda)
+{
+    bool wheels13 = cuda->nvrtc.major >= 13; /* CUDA 12's have names of their own, and keep crt/ with the compiler */
+    if (!cuda->includes[0])
+        return wheels13 ? "no folder with cuda_fp16.h: install the toolkit's headers or the wheels "
+                          "nvidia-cuda-runtime, nvidia-cuda-cccl and nvidia-cuda-crt"
+                        : "no folder with cuda_fp16.h: install the toolkit's headers or the wheels "
+                          "nvidia-cuda-runtime-cu12, nvidia-cuda-cccl-cu12 and nvidia-cuda-nvcc-cu12";
+    if (!include_has(cuda, "cuda/std/cstdint"))
+        return wheels13 ? "libcu++ (cuda/std) is missing: wheel nvidia-cuda-cccl"
+                        : "libcu++ (cuda/std) is missing: wheel nvidia-cuda-cccl-cu12";
+    if (!include_has(cuda, "crt/mma.h"))
+        return wheels13 ? "crt/mma.h (for mma.h) is missing: wheel nvidia-cuda-crt"
+                        : "crt/mma.h (for mma.h) is missing: wheel nvidia-cuda-nvcc-cu12";
+    return "";
+}
+
 static bool check_nvrtc(report *r)
 {
     stitch__cuda *cuda = r->cuda;
@@ -136,13 +153,7 @@ static bool check_nvrtc(report *r)
         item(r, "nvrtc", works ? "ok" : "broken", version, cuda->nvrtc.path, detail, &tried);
         bool headers = cuda->includes[0] != NULL;
         item(r, "headers", headers ? "ok" : "missing", "", headers ? cuda->includes[0] : "",
-             !headers
-                 ? "no folder with cuda_fp16.h: install the toolkit's headers or the wheels nvidia-cuda-runtime and "
-                   "nvidia-cuda-cccl"
-             : !include_has(cuda, "cuda/std/cstdint") ? "libcu++ (cuda/std) is missing: wheel nvidia-cuda-cccl"
-             : !include_has(cuda, "crt/mma.h")        ? "crt/mma.h (for mma.h) is missing: wheel nvidia-cuda-nvcc"
-                                                      : "",
-             NULL);
+             stitch__headers_advice(cuda), NULL);
     } else {
         item(r, "nvrtc", "missing", "", "", stitch_error_message(err), &tried);
         item(r, "headers", "unused", "", "", "they are looked for beside NVRTC", NULL);

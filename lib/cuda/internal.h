@@ -52,6 +52,10 @@ char *stitch__library_find(const stitch_context *ctx, const stitch__library *lib
 
 /* Folders of toolkits and wheels that exist, "lib" or "include" ones, best first; one a line in the buffer. */
 void stitch__toolkit_folders(const stitch_context *ctx, bool include, stitch__buf *out);
+/* The virtual environment `venv` beside the folder of a library (build/venv for build/lib/libstitch.so), so that what a
+ * build installed there is found without VIRTUAL_ENV. NULL: there is none, it is of another user than the library, or
+ * the path is relative. Released with stitch_free(). */
+char *stitch__venv_beside(const stitch_context *ctx, const char *file);
 /* Folders of CUDA's headers for the NVRTC that was opened from `path`: that toolkit's own first. NULL-terminated. */
 char *const *stitch__include_folders(const stitch_context *ctx, stitch__arena *arena, const char *path);
 
@@ -215,6 +219,12 @@ typedef struct stitch__rtc {
 int stitch__rtc_run(const stitch__nvrtc *nvrtc, stitch__arena *arena, const char *source, const char *const *options,
                     size_t option_count, const char *const *names, size_t name_count, stitch__rtc *out);
 void stitch__rtc_free(stitch__rtc *rtc);
+
+/* ---- doctor.c ---- */
+
+/* What is missing of CUDA's headers and which Python wheel of NVRTC's version has it; "": nothing. For an opened NVRTC.
+ */
+const char *stitch__headers_advice(const stitch__cuda *cuda);
 
 /* ---- arch.c: names of architectures
  * -------------------------------------------------------------------------------------- */

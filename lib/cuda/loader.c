@@ -40,7 +40,8 @@ const stitch__library stitch__library_nvrtc = {
     NULL,
     true,
     "install a CUDA toolkit 12.4 or newer (Debian package cuda-nvrtc-13-0) or the Python wheels "
-    "nvidia-cuda-nvrtc and nvidia-cuda-runtime, or set cuda_path or STITCH_NVRTC"};
+    "nvidia-cuda-nvrtc, nvidia-cuda-runtime and nvidia-cuda-crt (for CUDA 12 nvidia-cuda-nvrtc-cu12, "
+    "nvidia-cuda-runtime-cu12 and nvidia-cuda-nvcc-cu12), or set cuda_path or STITCH_NVRTC"};
 const stitch__library stitch__library_cublaslt = {
     "cuBLASLt",
     "STITCH_CUBLASLT",
@@ -190,12 +191,46 @@ static void add_site(folders *sites, const char *root, const char *below)
         folders_glob(sites, pattern, true);
 }
 
+char *stitch__venv_beside(const stitch_context *ctx, const char *file)
+{
+    char real[PATH_MAX], path[PATH_MAX];
+    struct stat of_file, of_venv, config;
+    if (!file || file[0] != '/' || !realpath(file, real) || stat(real, &of_file) != 0)
+        return NULL; /* a relative path would mean another place after a chdir() */
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(real, '/');
+        if (!slash)
+            return NULL;
+        *slash = '\0';
+    }
+    if ((size_t)snprintf(path, sizeof(path), "%s/venv/pyvenv.cfg", real) >= sizeof(path) || stat(path, &config) != 0)
+        return NULL;
+    path[strlen(path) - strlen("/pyvenv.cfg")] = '\0';
+    /* The process trusts the library's owner already, but not what another user put beside it. The path becomes a
+     * pattern. */
+    if (lstat(path, &of_venv) != 0 || of_venv.st_uid != of_file.st_uid || strpbrk(path, "*?[\\"))
+        return NULL;
+    return stitch__strdup(ctx, path);
+}
+
+static void add_own_venv(folders *sites, const char *below)
+{
+    static const char here = 0; /* an address in the library, or in the executable that it is linked into */
+    Dl_info info;
+    if (dladdr(&here, &info) == 0)
+        return;
+    char *venv = stitch__venv_beside(sites->arena.ctx, info.dli_fname);
+    add_site(sites, venv, below);
+    stitch_free(venv);
+}
+
 static void add_wheels(folders *out, bool include)
 {
     static const char site_packages[] = "lib/python3*/site-packages";
     folders sites = {.arena = {.ctx = out->arena.ctx}}, roots = {.arena = {.ctx = out->arena.ctx}};
     add_site(&sites, set_env("VIRTUAL_ENV"), site_packages);
     add_site(&sites, set_env("CONDA_PREFIX"), site_packages);
+    add_own_venv(&sites, site_packages);
     add_root_of(&roots, "python3");
     for (size_t i = 0; i < roots.count; i++)
         add_site(&sites, roots.list[i], site_packages);

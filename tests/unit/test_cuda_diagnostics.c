@@ -87,6 +87,106 @@ TEST(continuation_lines)
     done(&p);
 }
 
+/* Where the instantiation came from is printed under the last note, and belongs to the error: recorded logs. */
+TEST(context_below_notes)
+{
+    static const char message[] = "static assertion failed with \"N is too small\"; detected during instantiation of "
+                                  "\"void t<N>(float *) [with N=2]\"";
+    parsed p;
+    parse(&p, /* NVRTC 12 and 13.0 */
+          "program.cu(2): error: static assertion failed with \"N is too small\"\n"
+          "  { static_assert(N > 3, \"N is too small\"); }\n"
+          "    ^\n"
+          "          detected during instantiation of \"void t<N>(float *) [with N=2]\" \n\n"
+          "1 error detected in the compilation of \"program.cu\".\n",
+          NULL);
+    CHECK_INT(p.d.count, 1);
+    check_message(&p, 0, STITCH_SEVERITY_ERROR, 2, 3, "program.cu", message);
+    done(&p);
+    parse(&p, /* NVRTC 13.5 */
+          "program.cu(2): error: static assertion failed with \"N is too small\"\n"
+          "  { static_assert(N > 3, \"N is too small\"); }\n"
+          "    ^\n"
+          "program.cu(2): note #3453-D: the final comparison was 2 > 3\n"
+          "  { static_assert(N > 3, \"N is too small\"); }\n"
+          "                    ^\n"
+          "          detected during instantiation of \"void t<N>(float *) [with N=2]\" \n\n"
+          "1 error detected in the compilation of \"program.cu\".\n",
+          NULL);
+    CHECK_INT(p.d.count, 2);
+    check_message(&p, 0, STITCH_SEVERITY_ERROR, 2, 3, "program.cu", message);
+    check_message(&p, 1, STITCH_SEVERITY_NOTE, 2, 19, "program.cu", "the final comparison was 2 > 3");
+    done(&p);
+    parse(&p, /* NVRTC 13.5: several steps, then a message of its own */
+          "program.cu(2): error: static assertion failed with \"N is too small\"\n"
+          "  { static_assert(N > 3, \"N is too small\"); x[0] = undefined_q; }\n"
+          "    ^\n"
+          "program.cu(2): note #3453-D: the final comparison was 2 > 3\n"
+          "  { static_assert(N > 3, \"N is too small\"); x[0] = undefined_q; }\n"
+          "                    ^\n"
+          "          detected during:\n"
+          "            instantiation of \"void u<N>(float *) [with N=2]\" at line 3\n"
+          "            instantiation of \"void v<N>(float *) [with N=2]\" at line 4\n\n"
+          "program.cu(3): warning #177-D: variable \"unused\" was declared but never referenced\n"
+          "  { int unused; }\n"
+          "        ^\n\n",
+          NULL);
+    CHECK_INT(p.d.count, 3);
+    check_message(&p, 0, STITCH_SEVERITY_ERROR, 2, 3, "program.cu",
+                  "static assertion failed with \"N is too small\"; detected during:; instantiation of \"void "
+                  "u<N>(float *) [with N=2]\" at line 3; instantiation of \"void v<N>(float *) [with N=2]\" at line 4");
+    check_message(&p, 1, STITCH_SEVERITY_NOTE, 2, 19, "program.cu", "the final comparison was 2 > 3");
+    check_message(&p, 2, STITCH_SEVERITY_WARNING, 3, 7, "program.cu",
+                  "variable \"unused\" was declared but never referenced");
+    done(&p);
+}
+
+/* Two notes, and a line about the types in front of the quoted source: every version prints this. */
+TEST(overloads_that_do_not_match)
+{
+    parsed p;
+    parse(&p,
+          "program.cu(3): error: no instance of overloaded function \"f\" matches the argument list\n"
+          "            argument types are: (float *, int)\n"
+          "  template <class T> __global__ void t(T *x) { f(x, 1); }\n"
+          "                                               ^\n"
+          "program.cu(2): note #3322-D: number of parameters of function \"f(int *, float, char)\" does not match the "
+          "call\n"
+          "  __device__ void f(int *, float, char);\n"
+          "                  ^\n"
+          "program.cu(1): note #3327-D: candidate function template \"f(T, T)\" failed deduction\n"
+          "  template <class T> __device__ void f(T, T);\n"
+          "                                     ^\n"
+          "          detected during instantiation of \"void t(T *) [with T=float]\" at line 4\n\n",
+          NULL);
+    CHECK_INT(p.d.count, 3);
+    check_message(&p, 0, STITCH_SEVERITY_ERROR, 3, 46, "program.cu",
+                  "no instance of overloaded function \"f\" matches the argument list; argument types are: (float *, "
+                  "int); detected during instantiation of \"void t(T *) [with T=float]\" at line 4");
+    check_message(&p, 1, STITCH_SEVERITY_NOTE, 2, 17, "program.cu",
+                  "number of parameters of function \"f(int *, float, char)\" does not match the call");
+    check_message(&p, 2, STITCH_SEVERITY_NOTE, 1, 36, "program.cu",
+                  "candidate function template \"f(T, T)\" failed deduction");
+    done(&p);
+}
+
+/* A note that the full list has no room for does not take the error's context with it. */
+TEST(context_below_a_note_that_is_cut)
+{
+    stitch__buf b;
+    parsed p;
+    stitch__buf_init(&b, NULL);
+    for (int i = 1; i <= STITCH__DIAGNOSTICS_MAX; i++)
+        stitch__buf_printf(&b, "program.cu(%d): error: e\n", i);
+    stitch__buf_puts(&b, "program.cu(1): note #1-D: n\n  x\n  ^\n          detected during instantiation of \"f\"\n");
+    parse(&p, b.data, NULL);
+    CHECK_INT(p.d.count, STITCH__DIAGNOSTICS_MAX);
+    check_message(&p, STITCH__DIAGNOSTICS_MAX - 1, STITCH_SEVERITY_ERROR, STITCH__DIAGNOSTICS_MAX, 0, "program.cu",
+                  "e; detected during instantiation of \"f\"");
+    done(&p);
+    stitch__buf_free(&b);
+}
+
 /* The option that NVRTC recommends is not one that the library sets. */
 TEST(advice_is_replaced)
 {
@@ -331,7 +431,8 @@ TEST(nesting_is_limited)
     stitch_free(table);
 }
 
-TEST_MAIN(RUN(errors_with_places), RUN(continuation_lines), RUN(advice_is_replaced),
-          RUN(assembler_messages_have_source_lines), RUN(resource_lines), RUN(source_cannot_forge_messages),
-          RUN(many_messages_are_cut_but_errors_stay), RUN(odd_logs), RUN(includes_of_the_machines_files_are_refused),
-          RUN(ordinary_source_passes), RUN(nesting_is_limited))
+TEST_MAIN(RUN(errors_with_places), RUN(continuation_lines), RUN(context_below_notes), RUN(overloads_that_do_not_match),
+          RUN(context_below_a_note_that_is_cut), RUN(advice_is_replaced), RUN(assembler_messages_have_source_lines),
+          RUN(resource_lines), RUN(source_cannot_forge_messages), RUN(many_messages_are_cut_but_errors_stay),
+          RUN(odd_logs), RUN(includes_of_the_machines_files_are_refused), RUN(ordinary_source_passes),
+          RUN(nesting_is_limited))

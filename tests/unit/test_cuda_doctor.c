@@ -2,6 +2,7 @@
  *
  * stitch_doctor() on machines that have nothing, something, and something broken.
  */
+#include <ftw.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -125,6 +126,48 @@ TEST(what_is_there_is_tried_out)
     stitch_context_free(ctx);
 }
 
+static void touch(const char *folder, const char *name)
+{
+    char path[400];
+    stitch_error *err = NULL;
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    *strrchr(path, '/') = '\0';
+    CHECK_OK(stitch__mkdirs(NULL, path, &err));
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    fclose(file);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+/* The wheels of CUDA 12 and 13 have other names, and crt/ moved. */
+TEST(wheels_of_the_right_version)
+{
+    char root[] = "/tmp/stitch-wheels-XXXXXX";
+    char *none[] = {NULL}, *some[] = {root, NULL};
+    stitch__cuda cuda = {.includes = none};
+    CHECK(mkdtemp(root) != NULL);
+    cuda.nvrtc.major = 13;
+    CHECK_HAS(stitch__headers_advice(&cuda), "wheels nvidia-cuda-runtime, nvidia-cuda-cccl and nvidia-cuda-crt");
+    cuda.nvrtc.major = 12;
+    CHECK_HAS(stitch__headers_advice(&cuda), "nvidia-cuda-runtime-cu12");
+    cuda.includes = some;
+    CHECK_STR(stitch__headers_advice(&cuda), "libcu++ (cuda/std) is missing: wheel nvidia-cuda-cccl-cu12");
+    cuda.nvrtc.major = 13;
+    CHECK_STR(stitch__headers_advice(&cuda), "libcu++ (cuda/std) is missing: wheel nvidia-cuda-cccl");
+    touch(root, "cuda/std/cstdint");
+    CHECK_STR(stitch__headers_advice(&cuda), "crt/mma.h (for mma.h) is missing: wheel nvidia-cuda-crt");
+    cuda.nvrtc.major = 12;
+    CHECK_STR(stitch__headers_advice(&cuda), "crt/mma.h (for mma.h) is missing: wheel nvidia-cuda-nvcc-cu12");
+    touch(root, "crt/mma.h");
+    CHECK_STR(stitch__headers_advice(&cuda), "");
+    CHECK_INT(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 TEST(bad_arguments)
 {
     stitch_context *ctx = new_context("none", "");
@@ -136,4 +179,4 @@ TEST(bad_arguments)
 }
 
 TEST_MAIN(RUN(items_are_complete), RUN(nothing_is_installed), RUN(a_broken_cache_folder),
-          RUN(what_is_there_is_tried_out), RUN(bad_arguments))
+          RUN(what_is_there_is_tried_out), RUN(wheels_of_the_right_version), RUN(bad_arguments))

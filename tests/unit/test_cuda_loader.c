@@ -580,6 +580,43 @@ TEST(every_place_is_listed)
     remove_tree(root);
 }
 
+TEST(venv_beside_the_library)
+{
+    char root[] = "/tmp/stitch-venv-XXXXXX", lib[100], link[100], venv[100], path[PATH_MAX + 8], real[PATH_MAX];
+    stitch_error *err = NULL;
+    CHECK(mkdtemp(root) != NULL);
+    CHECK(realpath(root, real) != NULL);
+    snprintf(path, sizeof(path), "%s/lib", root);
+    CHECK_INT(mkdir(path, 0700), 0);
+    snprintf(lib, sizeof(lib), "%s/lib/libthing.so.0", root);
+    write_file(lib, "");
+    CHECK(stitch__venv_beside(NULL, lib) == NULL);
+    snprintf(venv, sizeof(venv), "%s/venv", root);
+    CHECK_OK(stitch__mkdirs(NULL, venv, &err));
+    CHECK(stitch__venv_beside(NULL, lib) == NULL); /* a folder of that name is no virtual environment */
+    snprintf(path, sizeof(path), "%s/pyvenv.cfg", venv);
+    write_file(path, "");
+    snprintf(path, sizeof(path), "%s/venv", real);
+    char *found = stitch__venv_beside(NULL, lib);
+    CHECK_STR(found, path);
+    stitch_free(found);
+    /* Where a link leads counts, not where it lies. */
+    snprintf(link, sizeof(link), "%s/libthing.so", root);
+    CHECK_INT(symlink(lib, link), 0);
+    found = stitch__venv_beside(NULL, link);
+    CHECK_STR(found, path);
+    stitch_free(found);
+    CHECK(stitch__venv_beside(NULL, NULL) == NULL);
+    CHECK(stitch__venv_beside(NULL, "lib/libthing.so.0") == NULL);
+    CHECK(stitch__venv_beside(NULL, "/libthing-that-is-not-there.so") == NULL);
+    CHECK(stitch__venv_beside(NULL, "/") == NULL);
+    if (geteuid() == 0) { /* another user's */
+        CHECK_INT(chown(venv, 12345, (gid_t)-1), 0);
+        CHECK(stitch__venv_beside(NULL, lib) == NULL);
+    }
+    remove_tree(root);
+}
+
 TEST(headers_go_with_the_library)
 {
     char root[] = "/tmp/stitch-headers-XXXXXX", path[400];
@@ -621,5 +658,5 @@ TEST(architecture_names)
 
 TEST_MAIN(RUN(device_facts), RUN(driver_symbols_that_are_missing), RUN(no_device), RUN(current_context_is_left_alone),
           RUN(results_become_statuses), RUN(waiting_for_a_stream), RUN(device_memory), RUN(modules),
-          RUN(simulated_device), RUN(overrides_are_final), RUN(every_place_is_listed), RUN(headers_go_with_the_library),
-          RUN(architecture_names))
+          RUN(simulated_device), RUN(overrides_are_final), RUN(every_place_is_listed), RUN(venv_beside_the_library),
+          RUN(headers_go_with_the_library), RUN(architecture_names))
