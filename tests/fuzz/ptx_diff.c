@@ -3,12 +3,14 @@
  * Differential fuzzing of the simulator: random PTX kernels, run through two of three ways and compared bit for bit.
  *
  *     ptx_diff [--count N] [--seed S] [--length L] [--reference] [--gpu-only] [--approximate] [--emit S] [--batch B]
+ *              [--max N]
  *
  * By default kernels S, S + 1, ... run on the GPU (libcuda.so.1, or what STITCH_CUDA_DRIVER names) and in the
  * simulator.
  * --reference compares the simulator with the evaluator in C instead, and needs no GPU; --gpu-only compares the GPU
  * with the evaluator. --approximate also uses the special functions. --emit
- * prints kernel S. A difference is reduced to the fewest statements that still show it, and printed with its PTX. Exit:
+ * prints kernel S. A difference is reduced to the fewest statements that still show it, and printed with its PTX; after
+ * --max of them (5) the run ends early, and says after how many kernels. Exit:
  * 0 none found, 1 found, 2 something else failed, 77 no GPU.
  */
 #include "ptx_program.h"
@@ -259,8 +261,9 @@ int main(int argc, char **argv)
 {
     static runner sim, gpu;
     fuzzer f = {.options = {.length = 40}};
-    uint64_t count = 1000, seed = 1, emit = 0;
+    uint64_t count = 1000, seed = 1, emit = 0, done = 0;
     unsigned batch = 16;
+    long max = 5;
     bool reference = false, gpu_only = false, print = false;
     bool *skip = NULL;
     int found = 0, rc = 0;
@@ -280,6 +283,8 @@ int main(int argc, char **argv)
             f.options.length = (unsigned)strtoul(value, NULL, 0);
         else if (!strcmp(argv[i], "--batch") && ++i)
             batch = (unsigned)strtoul(value, NULL, 0);
+        else if (!strcmp(argv[i], "--max") && ++i)
+            max = strtol(value, NULL, 0);
         else if (!strcmp(argv[i], "--emit") && ++i) {
             emit = strtoull(value, NULL, 0);
             print = true;
@@ -337,9 +342,13 @@ int main(int argc, char **argv)
     if (f.sides[0].driver)
         f.options.skip = skip = probe(&sim, list, f.list_count);
     double start = seconds();
-    for (uint64_t done = 0; done < count && !rc && found < 5; done += batch)
-        rc = run_batch(&f, seed + done, (unsigned)(count - done < batch ? count - done : batch), &found);
-    printf("%d of %llu kernels differ, %.1f s\n", found, (unsigned long long)count, seconds() - start);
+    while (done < count && !rc && found < max) {
+        unsigned size = (unsigned)(count - done < batch ? count - done : batch);
+        rc = run_batch(&f, seed + done, size, &found);
+        done += size;
+    }
+    printf("%d of %llu kernels differ, %.1f s%s\n", found, (unsigned long long)done, seconds() - start,
+           done < count ? " (ended early)" : "");
     if (!rc && found)
         rc = 1;
 out:
