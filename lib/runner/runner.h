@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Private interface of the runner module: a program under test, on device memory of its own.
+ *
+ * Verification talks to a stitch__candidate. There are two: the runner itself, in this process, and a worker process
+ * (lib/worker) that holds a runner and does what it is told over a socket. Neither sees what the reference computes.
+ *
+ * Two kinds of failure are kept apart. What the candidate is to blame for (a fault, wrong arguments, too much memory,
+ * no end before the deadline) goes to *code and *why, and the function returns STITCH_OK; anything else that keeps
+ * verification from going on is the returned status, with *err.
+ */
+#ifndef STITCH_LIB_RUNNER_H
+#define STITCH_LIB_RUNNER_H
+
+#include "base/base.h"
+#include "cuda/cuda.h"
+#include "task/task.h"
+
+/* ---- candidate: what the stages of a verification drive ---- */
+
+typedef struct stitch__load {
+    int32_t poison; /* byte that the workspace is filled with before `prepare`; -1: it is left as it comes */
+    int32_t guards; /* 1: device memory of the program lies between unmapped pages, if the device can do that */
+} stitch__load;
+
+typedef struct stitch__prepared {
+    double us; /* wall time of `prepare` */
+    uint64_t workspace_bytes, library_workspace_bytes, launches, prepare_launches;
+    uint64_t steps; /* steps of `run` as written, those in repeats included: what stitch__run.skip can name */
+} stitch__prepared;
+
+enum {
+    STITCH__SETS = 2, /* outputs and states exist twice: for the first and for the second run on the same inputs */
+};
+
+typedef struct stitch__run {
+    int32_t set;          /* whose outputs and states: 0 or 1 */
+    int32_t poison;       /* byte that the outputs are filled with before; -1: left as they are */
+    int32_t skip;         /* step of `run` that is left out; -1: none. Runs without a graph */
+    int32_t moved;        /* 1: on copies of the inputs at other addresses (the hash is still of the originals) */
+    uint64_t flush_bytes; /* timed runs: bytes written after the last write to the inputs, to empty the L2 cache */
+} stitch__run;
+
+#define STITCH__RUN_INIT {0, -1, -1, 0, 0}
+
+typedef struct stitch__candidate_ops {
+    const char *where; /* "in this process", "in a worker" */
+    /* Compiles (or takes the image that the program carries), loads the module and makes an executor; a second call
+     * starts again with a fresh module. */
+    int (*load)(void *self, const stitch__scope *scope, const stitch__load *how, int *code, stitch_error **why,
+                stitch_error **err);
+    /* Binds everything and runs `prepare`; weights and inputs must have been filled. */
+    int (*prepare)(void *self, const stitch__scope *scope, stitch__prepared *out, int *code, stitch_error **why,
+                   stitch_error **err);
+    /* New contents of the weights, or of the inputs: the same bits as stitch__task_fill() gives everywhere. */
+    int (*fill_weights)(void *self, const stitch__scope *scope, uint64_t seed, stitch_error **err);
+    int (*fill_inputs)(void *self, const stitch__scope *scope, uint64_t seed, const stitch__variant *variant,
+                       stitch_error **err);
+    int (*clear_states)(void *self, const stitch__scope *scope, int set, stitch_error **err);
+    /* Hashes (hash.c) of weights, and of inputs if asked for: one a tensor of the interface, 0 for others. */
+    int (*hash)(void *self, const stitch__scope *scope, uint64_t seed, bool inputs, uint64_t *out, stitch_error **err);
+    /* One run; it has ended on return. */
+    int (*run)(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
+               stitch_error **err);
+    /* The same between two events: *us is the time between them. */
+    int (*timed_run)(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
+                     stitch_error **why, stitch_error **err);
+    /* Brings the outputs of a set to the verifier's device memory (a pointer a tensor); nothing to do where they are
+     * there already. */
+    int (*fetch)(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err);
+    void (*close)(void *self);
+} stitch__candidate_ops;
+
+typedef struct stitch__candidate {
+    const stitch__candidate_ops *ops;
+    void *self;
+} stitch__candidate;
+
+/* ---- runner.c: the candidate in this process ---- */
+
+typedef struct stitch__runner stitch__runner;
+
+typedef struct stitch__runner_options {
+    const stitch_op *ops; /* host operators */
+    size_t op_count;
+    /* Device memory of the caller, a pointer a tensor: inputs and weights (the same in both) and each set's outputs and
+     * states. NULL: memory of the runner's own. */
+    const CUdeviceptr *sets[STITCH__SETS];
+    CUstream stream; /* of the caller; NULL: one of the runner's own */
+} stitch__runner_options;
+
+/* Task (at its current dims) and program must outlive the runner. The device is entered whenever one of these is
+ * called. */
+int stitch__runner_open(stitch_task *task, stitch_program *program, stitch__device *dev,
+                        const stitch__runner_options *options, stitch__runner **out, stitch_error **err);
+void stitch__runner_close(stitch__runner *r);
+stitch__candidate stitch__runner_candidate(stitch__runner *r); /* its close() closes the runner */
+/* Memory of a set, for those who put outputs elsewhere. */
+const CUdeviceptr *stitch__runner_set(const stitch__runner *r, int set);
+/* The device still runs the candidate although its time is over: nothing that it may use can be released. */
+bool stitch__runner_abandoned(const stitch__runner *r);
+
+/* Waits for what the candidate does on `stream`; *code tells how it went. A deadline that passes while it runs is its
+ * failure; *abandoned is set if it has not ended two seconds later. */
+int stitch__wait_candidate(stitch__device *dev, CUstream stream, const stitch__scope *scope, const char *what,
+                           bool *abandoned, int *code, stitch_error **why, stitch_error **err);
+/* A status of a call that runs the program or does what it demands: its failure, and not the environment's? */
+bool stitch__is_candidates(int code);
+
+/* ---- hash.c: hashes of device memory ---- */
+
+typedef struct stitch__hasher {
+    stitch__device *dev;
+    CUdeviceptr hashes;
+    size_t count;
+} stitch__hasher;
+
+int stitch__hasher_open(stitch__hasher *h, stitch__device *dev, CUstream stream, size_t count, stitch_error **err);
+void stitch__hasher_close(stitch__hasher *h);
+/* Enqueues the hash of `bytes` into place `slot`. */
+int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, uint64_t bytes, uint64_t seed,
+                         size_t slot, stitch_error **err);
+/* All places, those that nothing was enqueued for since opening as 0; waits for the stream. */
+int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *scope, const char *what, uint64_t *out,
+                       stitch_error **err);
+int stitch__hash_warm(stitch__device *dev); /* compiles and loads the kernel */
+
+#endif
