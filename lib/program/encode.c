@@ -285,6 +285,8 @@ static int encode_step(stitch_executor *x, const stitch__exec_plan *plan, const 
     int64_t count;
     int rc = STITCH_OK;
 
+    if (step == x->skip)
+        return STITCH_OK;
     switch (step->kind) {
     case STITCH__STEP_KERNEL: return encode_kernel(x, plan, step, stream, err);
     case STITCH__STEP_GEMM: return stitch__encode_gemm(x, plan, step, stream, lane, err);

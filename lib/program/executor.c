@@ -165,6 +165,7 @@ int stitch_executor_new(stitch_context *ctx, stitch_program *p, const stitch_exe
     x->options = o;
     x->bind_epoch = x->weights_epoch = 1;
     x->dims_changed = true;
+    x->poison = -1;
     stitch__findings_init(&x->findings, ctx);
     if ((rc = stitch__device_get(ctx, &x->dev, err)) != STITCH_OK ||
         (rc = stitch__device_enter(x->dev, err)) != STITCH_OK) {
@@ -308,13 +309,33 @@ static int wait_for_earlier(stitch_executor *x, CUstream stream, stitch_error **
               : stitch__cu_check(x->dev, drv->StreamWaitEvent(x->capture, x->earlier, 0), err, "cuStreamWaitEvent");
 }
 
+/* A new plan's workspace, before anything of the program has written to it. */
+static int poison_plan(stitch_executor *x, stitch__exec_plan *p, CUstream stream, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; x->poison >= 0 && !p->weights_epoch && i < x->doc->tensor_count && rc == STITCH_OK; i++) {
+        const stitch__tensor *t = &x->doc->tensors[i];
+        if (t->buffer >= 0 && t->bytes)
+            rc = stitch__cu_checkf(
+                x->dev,
+                x->dev->drv->MemsetD8Async(p->buffers[t->buffer], (unsigned char)x->poison, (size_t)t->bytes, stream),
+                err, "filling buffer %s", t->name);
+    }
+    return rc;
+}
+
+void stitch__executor_poison(stitch_executor *x, int byte)
+{
+    x->poison = byte;
+}
+
 static int prepare(stitch_executor *x, CUstream stream, stitch_error **err)
 {
     stitch__scope scope = stitch__scope_make(x->ctx, NULL, 0);
     stitch__exec_plan *p;
     int rc = stitch__scope_check(&scope, "stitch_executor_prepare", err);
 
-    if (rc || (rc = stitch__plan_get(x, &p, err)) != STITCH_OK ||
+    if (rc || (rc = stitch__plan_get(x, &p, err)) != STITCH_OK || (rc = poison_plan(x, p, stream, err)) != STITCH_OK ||
         (rc = wait_for_earlier(x, stream, err)) != STITCH_OK ||
         (rc = stitch__gemm_setup(x, p, &x->doc->prepare, err)) != STITCH_OK ||
         (rc = stitch__gemm_setup(x, p, &x->doc->run, err)) != STITCH_OK)
@@ -366,15 +387,23 @@ static bool captures(const stitch_executor *x, CUstream stream)
            status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
+static int run_plain(stitch_executor *x, stitch__exec_plan *p, CUstream stream, stitch_error **err)
+{
+    int rc = stitch__plan_session(x, p, err);
+    x->encoded = 0;
+    x->gemm_frozen = true;
+    if (rc == STITCH_OK)
+        rc = stitch__encode_steps(x, p, &x->doc->run, stream, 0, err);
+    x->gemm_frozen = false;
+    return rc;
+}
+
 static int run(stitch_executor *x, stitch__exec_plan *p, CUstream stream, stitch_error **err)
 {
+    if (x->skip)
+        return run_plain(x, p, stream, err);
     if (x->options.no_graph || (x->options.capturable && captures(x, stream))) {
-        int rc = stitch__plan_session(x, p, err);
-        x->encoded = 0;
-        x->gemm_frozen = true;
-        if (rc == STITCH_OK)
-            rc = stitch__encode_steps(x, p, &x->doc->run, stream, 0, err);
-        x->gemm_frozen = false;
+        int rc = run_plain(x, p, stream, err);
         p->launches = x->encoded;
         return rc;
     }
@@ -407,6 +436,16 @@ int stitch_executor_run(stitch_executor *x, stitch_stream stream, stitch_error *
     rc = run(x, x->current, (CUstream)stream, err);
     if (enter)
         stitch__device_leave(x->dev);
+    return rc;
+}
+
+int stitch__executor_run_without(stitch_executor *x, stitch_stream stream, size_t skip, stitch_error **err)
+{
+    x->skip = stitch__steps_leaf(&x->doc->run, &skip);
+    if (!x->skip)
+        return stitch__err(x->ctx, err, STITCH_E_INVALID, "the program has fewer steps than the one to leave out");
+    int rc = stitch_executor_run(x, stream, err);
+    x->skip = NULL;
     return rc;
 }
 

@@ -87,6 +87,8 @@ struct stitch_executor {
     struct stitch__arg_value *arg_values; /* in arg_block, aligned; room for the step with the most arguments */
     bool in_graph;                        /* a list with dependencies is being encoded */
     uint64_t encoded;                     /* launches of the walk in progress */
+    const stitch__step *skip;             /* left out of the walk in progress; NULL: none */
+    int poison;                           /* byte that new workspace is filled with; -1: none */
 
     /* products */
     const stitch__cublaslt *lt;
@@ -103,6 +105,11 @@ struct stitch_executor {
 typedef struct stitch__arg_value {
     _Alignas(64) unsigned char bytes[128]; /* a CUtensorMap at most */
 } stitch__arg_value;
+
+/* executor.c, for verification: workspace that is made from now on is filled with `byte` before `prepare` (-1: not). */
+void stitch__executor_poison(stitch_executor *x, int byte);
+/* A run as plain launches without step `skip` (stitch__steps_leaf() numbers them). */
+int stitch__executor_run_without(stitch_executor *x, stitch_stream stream, size_t skip, stitch_error **err);
 
 /* encode.c: enqueues a list on `stream`, which is lane `lane`. The device is entered and the session is the plan's. */
 int stitch__encode_steps(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, CUstream stream,

@@ -441,6 +441,10 @@ int stitch__doc_validate(stitch__doc *doc, const stitch_interface *iface, const 
 int stitch__doc_revalidate(stitch__doc *doc, const stitch_interface *iface, const char *arch,
                            const stitch__limits *limits, stitch_error **err);
 
+/* Step number *index of a list as written, those of repeats one after the other in place of the repeat. NULL: there are
+ * fewer, and *index is less by their number. */
+const stitch__step *stitch__steps_leaf(const stitch__steps *list, size_t *index);
+
 /* What a step does with a tensor. */
 enum stitch__access {
     STITCH__READS = 1,

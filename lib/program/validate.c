@@ -148,3 +148,19 @@ int stitch__doc_revalidate(stitch__doc *doc, const stitch_interface *iface, cons
 {
     return validate(doc, iface, arch, limits, false, err);
 }
+
+const stitch__step *stitch__steps_leaf(const stitch__steps *list, size_t *index)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const stitch__step *step = &list->items[i];
+        if (step->kind == STITCH__STEP_REPEAT) {
+            step = stitch__steps_leaf(&step->u.repeat->steps, index);
+            if (step)
+                return step;
+        } else if ((*index)-- == 0) {
+            *index = 0;
+            return step;
+        }
+    }
+    return NULL;
+}

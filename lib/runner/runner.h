@@ -41,7 +41,10 @@ typedef struct stitch__run {
     uint64_t flush_bytes; /* timed runs: bytes written after the last write to the inputs, to empty the L2 cache */
 } stitch__run;
 
-#define STITCH__RUN_INIT {0, -1, -1, 0, 0}
+#define STITCH__RUN_INIT                                                                                               \
+    {                                                                                                                  \
+        0, -1, -1, 0, 0                                                                                                \
+    }
 
 typedef struct stitch__candidate_ops {
     const char *where; /* "in this process", "in a worker" */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Launching compare.cu: streaming comparison of outputs, hashes of inputs.
+ * Launching compare.cu: streaming comparison of outputs.
  */
 #include "verify/verify.h"
 
@@ -10,11 +10,11 @@ extern const char stitch__verify_compare[];
 
 _Static_assert(sizeof(stitch__comparison) == 23 * 8, "compare.cu has the same struct");
 
-enum { KERNEL_COMPARE, KERNEL_FOLD, KERNEL_HASH };
+enum { KERNEL_COMPARE, KERNEL_FOLD };
 
 static int kernels_get(stitch__device *dev, const stitch__kernels **out, stitch_error **err)
 {
-    static const char *const names[] = {"stitch_compare", "stitch_compare_fold", "stitch_hash"};
+    static const char *const names[] = {"stitch_compare", "stitch_compare_fold"};
     const char *const parts[] = {stitch__task_convert, stitch__verify_compare};
     return stitch__kernels_get(dev, STITCH__SLOT_VERIFY, parts, STITCH__COUNT(parts), names, STITCH__COUNT(names), out,
                                err);
@@ -26,25 +26,17 @@ int stitch__compare_warm(stitch__device *dev)
     return kernels_get(dev, &kernels, NULL);
 }
 
-int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, CUstream stream, size_t hash_count,
-                            stitch_error **err)
+int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, stitch_error **err)
 {
     const stitch__kernels *kernels;
     int rc = kernels_get(dev, &kernels, err);
 
     c->dev = dev;
     c->grid = stitch__kernels_grid(dev, UINT64_MAX);
-    c->hash_count = hash_count;
     if (!rc)
         rc = stitch__mem_alloc(dev, c->grid * sizeof(stitch__comparison), "partial comparisons", &c->partials, err);
     if (!rc)
         rc = stitch__mem_alloc(dev, sizeof(stitch__comparison), "comparison", &c->result, err);
-    if (!rc)
-        rc = stitch__mem_alloc(dev, (hash_count ? hash_count : 1) * sizeof(uint64_t), "input hashes", &c->hashes, err);
-    /* Places of outputs stay unused, but are read with the others. */
-    if (!rc)
-        rc = stitch__cu_check(dev, dev->drv->MemsetD32Async(c->hashes, 0, 2 * (hash_count ? hash_count : 1), stream),
-                              err, "clearing hashes");
     if (rc)
         stitch__comparator_close(c);
     return rc;
@@ -56,7 +48,6 @@ void stitch__comparator_close(stitch__comparator *c)
         return;
     stitch__mem_free(c->dev, c->partials);
     stitch__mem_free(c->dev, c->result);
-    stitch__mem_free(c->dev, c->hashes);
     memset(c, 0, sizeof(*c));
 }
 
@@ -99,37 +90,6 @@ int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope 
     if (!rc)
         rc = stitch__cu_checkf(dev, dev->drv->MemcpyDtoH(out, c->result, sizeof(*out)), err,
                                "reading the comparison of %s", name);
-    return rc;
-}
-
-int stitch__hash_enqueue(stitch__comparator *c, CUstream stream, CUdeviceptr data, uint64_t bytes, uint64_t seed,
-                         size_t slot, stitch_error **err)
-{
-    const stitch__kernels *kernels;
-    stitch__device *dev = c->dev;
-    CUdeviceptr out = c->hashes + slot * sizeof(uint64_t);
-    void *args[] = {&data, &bytes, &seed, &out};
-    int rc = kernels_get(dev, &kernels, err);
-
-    if (!rc)
-        rc = stitch__cu_check(dev, dev->drv->MemsetD32Async(out, 0, 2, stream), err, "clearing a hash");
-    if (!rc)
-        rc = stitch__cu_check(dev,
-                              dev->drv->LaunchKernel(kernels->kernels[KERNEL_HASH],
-                                                     stitch__kernels_grid(dev, bytes / 8 + 1), 1, 1, 256, 1, 1, 0,
-                                                     stream, args, NULL),
-                              err, "launching the hash of an input");
-    return rc;
-}
-
-int stitch__hash_fetch(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *what,
-                       uint64_t *out, stitch_error **err)
-{
-    stitch__device *dev = c->dev;
-    int rc = stitch__stream_wait(dev, stream, scope, what, err);
-    if (!rc && c->hash_count)
-        rc = stitch__cu_check(dev, dev->drv->MemcpyDtoH(out, c->hashes, c->hash_count * sizeof(*out)), err,
-                              "reading hashes");
     return rc;
 }
 

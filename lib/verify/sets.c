@@ -52,7 +52,7 @@ int stitch__set_make(stitch__verify *v, const stitch__oracle *by, const char *su
 
 void stitch__set_free(stitch__verify *v, CUdeviceptr *set)
 {
-    for (size_t i = 0; set && !v->abandoned && i < v->count; i++)
+    for (size_t i = 0; set && !stitch__abandoned(v) && i < v->count; i++)
         if (owned_by_set(v->infos[i].role))
             stitch__mem_free(v->dev, set[i]);
     stitch_free(set);
@@ -121,7 +121,9 @@ int stitch__sets_open(stitch__verify *v, stitch_error **err)
     rc = stitch__cu_check(v->dev, v->dev->drv->StreamCreate(&v->stream, CU_STREAM_NON_BLOCKING), err,
                           "creating a stream");
     if (!rc)
-        rc = stitch__comparator_open(&v->comparator, v->dev, v->stream, v->count, err);
+        rc = stitch__comparator_open(&v->comparator, v->dev, err);
+    if (!rc)
+        rc = stitch__hasher_open(&v->hasher, v->dev, v->stream, v->count, err);
     if (!rc) {
         rc = stitch__set_make(v, NULL, "", &made, err);
         v->first = made;
@@ -151,22 +153,33 @@ int stitch__sets_open(stitch__verify *v, stitch_error **err)
     return rc;
 }
 
+bool stitch__abandoned(const stitch__verify *v)
+{
+    return v->runner && stitch__runner_abandoned(v->runner);
+}
+
 void stitch__sets_close(stitch__verify *v)
 {
-    if (!v->sets_open)
-        return;
-    if (!v->abandoned) {
-        stitch_executor_free(v->executor);
+    bool abandoned = stitch__abandoned(v);
+
+    if (v->sets_open && !abandoned) {
         stitch__comparator_close(&v->comparator);
+        stitch__hasher_close(&v->hasher);
         stitch__oracle_close(v->oracle); /* unloading a module waits for the device, too */
     }
-    stitch__set_free(v, v->want);
-    stitch__set_free(v, v->again);
-    for (size_t i = 0; v->first && !v->abandoned && i < v->count; i++)
-        if (!owned_by_set(v->infos[i].role))
-            stitch__mem_free(v->dev, v->first[i]);
-    stitch__set_free(v, v->first);
-    if (v->stream && !v->abandoned)
+    if (v->sets_open) {
+        stitch__set_free(v, v->want);
+        stitch__set_free(v, v->again);
+        for (size_t i = 0; v->first && !abandoned && i < v->count; i++)
+            if (!owned_by_set(v->infos[i].role))
+                stitch__mem_free(v->dev, v->first[i]);
+        stitch__set_free(v, v->first);
+    }
+    if (v->candidate.ops)
+        v->candidate.ops->close(v->candidate.self);
+    v->candidate = (stitch__candidate){NULL, NULL};
+    v->runner = NULL;
+    if (v->stream && !abandoned)
         v->dev->drv->StreamDestroy(v->stream);
     stitch_free(v->hashes);
     stitch_free(v->hashes_after);
@@ -205,23 +218,40 @@ int stitch__poison(stitch__verify *v, const CUdeviceptr *set, const stitch__orac
     return set_bytes(v, set, by, STITCH_TENSOR_OUTPUT, byte, err);
 }
 
-int stitch__bind(stitch__verify *v, stitch_executor *x, const CUdeviceptr *set, bool all, stitch_error **err)
+int stitch__draw_inputs(stitch__verify *v, uint64_t seed, const stitch__variant *variant, stitch_error **err)
 {
-    int rc = STITCH_OK;
-    for (size_t i = 0; !rc && i < v->count; i++)
-        if (all || owned_by_set(v->infos[i].role))
-            rc = stitch_executor_bind(x, i, set[i], v->infos[i].bytes, err);
+    int rc = stitch__fill_inputs(v, seed, variant, err);
+    if (!rc && !v->runner) /* otherwise it has the same memory */
+        rc = v->candidate.ops->fill_inputs(v->candidate.self, &v->scope, seed, variant, err);
     return rc;
 }
 
-int stitch__hash_tensors(stitch__verify *v, bool inputs, uint64_t *out, stitch_error **err)
+static uint64_t hash_seed(const stitch__verify *v)
 {
-    uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_HASH, 0);
+    return stitch__seed_derive(v->options.seed, STITCH__SEED_HASH, 0);
+}
+
+int stitch__hash_tensors(stitch__verify *v, bool inputs, stitch_error **err)
+{
+    uint64_t seed = hash_seed(v);
     int rc = STITCH_OK;
     for (size_t i = 0; !rc && i < v->count; i++)
         if (v->infos[i].role == STITCH_TENSOR_WEIGHT || (inputs && v->infos[i].role == STITCH_TENSOR_INPUT))
-            rc = stitch__hash_enqueue(&v->comparator, v->stream, v->first[i], v->infos[i].bytes, seed, i, err);
-    return rc ? rc : stitch__hash_fetch(&v->comparator, v->stream, &v->scope, "hashing inputs and weights", out, err);
+            rc = stitch__hash_enqueue(&v->hasher, v->stream, v->first[i], v->infos[i].bytes, seed, i, err);
+    return rc ? rc : stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "hashing inputs and weights", v->hashes, err);
+}
+
+int stitch__find_changed(stitch__verify *v, bool inputs, size_t *changed, stitch_error **err)
+{
+    int rc = v->candidate.ops->hash(v->candidate.self, &v->scope, hash_seed(v), inputs, v->hashes_after, err);
+    *changed = SIZE_MAX;
+    for (size_t i = 0; !rc && *changed == SIZE_MAX && i < v->count; i++) {
+        int role = v->infos[i].role;
+        if ((role == STITCH_TENSOR_WEIGHT || (inputs && role == STITCH_TENSOR_INPUT)) &&
+            v->hashes[i] != v->hashes_after[i])
+            *changed = i;
+    }
+    return rc;
 }
 
 int stitch__compare_set(stitch__verify *v, const CUdeviceptr *got, const stitch__oracle *got_by,

@@ -89,59 +89,57 @@ int stitch__stage_compile(stitch__verify *v, stitch_error **err)
 
 /* ---- load, prepare ----------------------------------------------------------------------------------------------- */
 
+static int open_candidate(stitch__verify *v, stitch_error **err)
+{
+    stitch__runner_options options = {v->options.ops, v->options.op_count, {v->first, v->again}, v->stream};
+    int rc = stitch__runner_open(v->task, v->program, v->dev, &options, &v->runner, err);
+    if (!rc)
+        v->candidate = stitch__runner_candidate(v->runner);
+    return rc;
+}
+
 int stitch__stage_load(stitch__verify *v, stitch_error **err)
 {
-    stitch_executor_options options = STITCH_EXECUTOR_OPTIONS_INIT;
+    const stitch__load how = {.poison = STITCH__POISON_A};
     stitch_error *why = NULL;
-    int rc = stitch__sets_open(v, err);
+    int code = STITCH_OK, rc = stitch__sets_open(v, err);
 
-    if (rc)
-        return rc;
-    options.ops = v->options.ops;
-    options.op_count = v->options.op_count;
-    options.max_plans = 1;
-    rc = stitch_executor_new(v->ctx, v->program, &options, &v->executor, &why);
-    return stitch__stage_judge(v, STITCH_STAGE_LOAD, rc, &why, err);
+    if (!rc)
+        rc = open_candidate(v, err);
+    if (!rc)
+        rc = v->candidate.ops->load(v->candidate.self, &v->scope, &how, &code, &why, err);
+    return rc ? rc : stitch__stage_judge(v, STITCH_STAGE_LOAD, code, &why, err);
 }
 
 int stitch__stage_prepare(stitch__verify *v, stitch_error **err)
 {
-    stitch_executor_stats stats = STITCH_EXECUTOR_STATS_INIT;
+    const stitch__candidate *c = &v->candidate;
+    stitch__prepared facts;
     stitch_error *why = NULL;
-    int64_t start;
-    int code = STITCH_OK, rc;
+    size_t changed = SIZE_MAX;
+    int code = STITCH_OK;
+    int rc = c->ops->clear_states(c->self, &v->scope, 0, err);
 
-    /* What came before on the stream must not count. */
-    rc = stitch__clear_states(v, v->first, err);
     if (!rc)
         rc = stitch__poison(v, v->first, NULL, STITCH__POISON_A, err);
     if (!rc)
-        rc = stitch__hash_tensors(v, true, v->hashes, err);
+        rc = stitch__hash_tensors(v, true, err);
+    if (!rc)
+        rc = c->ops->prepare(c->self, &v->scope, &facts, &code, &why, err);
     if (rc)
         return rc;
-    start = stitch__now_ns();
-    code = stitch__bind(v, v->executor, v->first, true, &why);
-    if (!code)
-        code = stitch_executor_prepare(v->executor, (stitch_stream)v->stream, &why);
-    if (!code)
-        rc = stitch__wait_candidate(v, "preparing the program", &code, &why, err);
-    if (rc)
-        return rc;
-    v->report->prepare_us = (double)(stitch__now_ns() - start) / 1000;
-    if (!code && stitch_executor_stats_get(v->executor, &stats) == STITCH_OK) {
-        v->report->workspace_bytes = stats.workspace_bytes;
-        v->report->library_workspace_bytes = stats.library_workspace_bytes;
-        v->report->launches = stats.launches;
-        v->report->prepare_launches = stats.prepare_launches;
-    }
+    v->report->prepare_us = facts.us;
+    v->report->workspace_bytes = facts.workspace_bytes;
+    v->report->library_workspace_bytes = facts.library_workspace_bytes;
+    v->report->launches = facts.launches;
+    v->report->prepare_launches = facts.prepare_launches;
     if (!code) {
-        rc = stitch__hash_tensors(v, true, v->hashes_after, err);
-        for (size_t i = 0; !rc && !code && i < v->count; i++)
-            if (v->hashes[i] != v->hashes_after[i])
-                code = stitch__err(v->ctx, &why, STITCH_E_VALIDATE, "prepare changed %s %s, which it may only read",
-                                   v->infos[i].role == STITCH_TENSOR_WEIGHT ? "weight" : "input", v->infos[i].name);
+        rc = stitch__find_changed(v, true, &changed, err);
         if (rc)
             return rc;
     }
+    if (changed != SIZE_MAX)
+        code = stitch__err(v->ctx, &why, STITCH_E_VALIDATE, "prepare changed %s %s, which it may only read",
+                           v->infos[changed].role == STITCH_TENSOR_WEIGHT ? "weight" : "input", v->infos[changed].name);
     return stitch__stage_judge(v, STITCH_STAGE_PREPARE, code, &why, err);
 }

@@ -4,40 +4,34 @@
  */
 #include "verify/verify.h"
 
-/* One run of the candidate on the inputs that are there, into `set`, poisoned before. */
-static int run_candidate(stitch__verify *v, const CUdeviceptr *set, int poison, int *code, stitch_error **why,
+/* One run of the candidate on the inputs that are there; its outputs come to `into`. */
+static int run_candidate(stitch__verify *v, int set, CUdeviceptr *into, int *code, stitch_error **why,
                          stitch_error **err)
 {
-    int rc = stitch__poison(v, set, NULL, poison, err);
+    const stitch__candidate *c = &v->candidate;
+    stitch__run run = STITCH__RUN_INIT;
+    int rc;
 
-    *code = STITCH_OK;
-    if (rc)
-        return rc;
-    *code = stitch__bind(v, v->executor, set, false, why);
-    if (!*code)
-        *code = stitch_executor_run(v->executor, (stitch_stream)v->stream, why);
-    if (!*code)
-        rc = stitch__wait_candidate(v, "running the program", code, why, err);
-    return rc;
+    run.set = set;
+    run.poison = set ? STITCH__POISON_B : STITCH__POISON_A;
+    rc = c->ops->run(c->self, &v->scope, &run, code, why, err);
+    return rc || *code ? rc : c->ops->fetch(c->self, &v->scope, set, into, err);
 }
 
 /* The candidate wrote to what it may only read. */
 static int check_unchanged(stitch__verify *v, stitch__trial *t, stitch_error **err)
 {
-    int rc = stitch__hash_tensors(v, true, v->hashes_after, err);
+    size_t changed;
+    int rc = stitch__find_changed(v, true, &changed, err);
     stitch__buf b;
 
-    for (size_t i = 0; !rc && !t->note && i < v->count; i++) {
-        if (v->hashes[i] == v->hashes_after[i])
-            continue;
-        stitch__buf_init(&b, v->ctx);
-        stitch__buf_printf(&b, "the program changed its %s %s, which it may only read",
-                           v->infos[i].role == STITCH_TENSOR_WEIGHT ? "weight" : "input", v->infos[i].name);
-        t->note = stitch__buf_take(&b, NULL);
-        if (!t->note)
-            rc = stitch__err_nomem(v->ctx, err);
-    }
-    return rc;
+    if (rc || changed == SIZE_MAX)
+        return rc;
+    stitch__buf_init(&b, v->ctx);
+    stitch__buf_printf(&b, "the program changed its %s %s, which it may only read",
+                       v->infos[changed].role == STITCH_TENSOR_WEIGHT ? "weight" : "input", v->infos[changed].name);
+    t->note = stitch__buf_take(&b, NULL);
+    return t->note ? STITCH_OK : stitch__err_nomem(v->ctx, err);
 }
 
 /* Figures of a later step of the same trial (tasks with states): the worse one stays. */
@@ -53,14 +47,14 @@ static void keep_worse(stitch__trial_output *kept, const stitch__trial_output *n
 static int step(stitch__verify *v, stitch__trial *t, uint64_t seed, const stitch__variant *variant,
                 stitch__trial_output *outputs, int *code, stitch_error **why, stitch_error **err)
 {
-    int rc = stitch__fill_inputs(v, seed, variant, err);
+    int rc = stitch__draw_inputs(v, seed, variant, err);
 
     if (!rc)
-        rc = stitch__hash_tensors(v, true, v->hashes, err);
+        rc = stitch__hash_tensors(v, true, err);
     if (!rc)
-        rc = run_candidate(v, v->first, STITCH__POISON_A, code, why, err);
+        rc = run_candidate(v, 0, v->first, code, why, err);
     if (!rc && !*code)
-        rc = run_candidate(v, v->again, STITCH__POISON_B, code, why, err);
+        rc = run_candidate(v, 1, v->again, code, why, err);
     if (!rc && !*code)
         rc = check_unchanged(v, t, err);
     if (rc || *code || t->note)
@@ -83,9 +77,9 @@ static int run_trial(stitch__verify *v, stitch__trial *t, const stitch__variant 
     *code = STITCH_OK;
     if (!now)
         return stitch__err_nomem(v->ctx, err);
-    rc = stitch__clear_states(v, v->first, err);
+    rc = v->candidate.ops->clear_states(v->candidate.self, &v->scope, 0, err);
     if (!rc)
-        rc = stitch__clear_states(v, v->again, err);
+        rc = v->candidate.ops->clear_states(v->candidate.self, &v->scope, 1, err);
     if (!rc)
         rc = stitch__clear_states(v, v->want, err);
     for (int s = 0; !rc && !*code && !t->note && s < steps; s++) {

@@ -132,36 +132,37 @@ static size_t put_findings(stitch__buf *b, const stitch__verify *v, const stitch
     return count;
 }
 
-/* Load, prepare and one run, in an executor of its own. *code: a call that failed by itself. */
+/* Load, prepare and one run. *code: a call that failed by itself. */
 static int run_once(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
 {
-    stitch_executor_options options = STITCH_EXECUTOR_OPTIONS_INIT;
-    stitch_executor *x = NULL;
+    stitch__runner_options options = {v->options.ops, v->options.op_count, {v->first, v->again}, v->stream};
+    const stitch__load how = {.poison = -1}; /* the checker knows what nothing has written */
+    stitch__run run = STITCH__RUN_INIT;
+    stitch__prepared facts;
     int rc = stitch__fill_inputs(v, stitch__seed_derive(v->options.seed, STITCH__SEED_TRIAL, 0), NULL, err);
 
     if (!rc)
         rc = stitch__clear_states(v, v->first, err);
     if (!rc)
         rc = stitch__stream_wait(v->dev, v->stream, &v->scope, "filling inputs", err);
+    if (!rc)
+        rc = stitch__runner_open(v->task, v->program, v->dev, &options, &v->runner, err);
     if (rc)
         return rc;
+    v->candidate = stitch__runner_candidate(v->runner);
     free_reports(v, take_reports(v)); /* of whatever ran before */
     if (set_options(v, STITCH__SIM_CHECK_ALL, true) != CUDA_SUCCESS)
         return stitch__err(v->ctx, err, STITCH_E_UNSUPPORTED, "the simulated device does not take options");
-    options.ops = v->options.ops;
-    options.op_count = v->options.op_count;
-    options.max_plans = 1;
-    *code = stitch_executor_new(v->ctx, v->program, &options, &x, why);
-    if (!*code)
-        *code = stitch__bind(v, x, v->first, true, why);
-    if (!*code)
-        *code = stitch_executor_prepare(x, (stitch_stream)v->stream, why);
-    if (!*code)
-        *code = stitch_executor_run(x, (stitch_stream)v->stream, why);
-    if (!*code)
-        rc = stitch__wait_candidate(v, "simulating the program", code, why, err);
-    if (!v->abandoned)
-        stitch_executor_free(x);
+    rc = v->candidate.ops->load(v->runner, &v->scope, &how, code, why, err);
+    if (!rc && !*code)
+        rc = v->candidate.ops->prepare(v->runner, &v->scope, &facts, code, why, err);
+    if (!rc && !*code)
+        rc = v->candidate.ops->run(v->runner, &v->scope, &run, code, why, err);
+    if (!stitch__abandoned(v)) { /* the stages that follow begin afresh */
+        stitch__runner_close(v->runner);
+        v->candidate = (stitch__candidate){NULL, NULL};
+        v->runner = NULL;
+    }
     return rc;
 }
 

@@ -125,7 +125,7 @@ out:
 static void close_timer(timer *t)
 {
     stitch__verify *v = t->v;
-    if (!v->abandoned) {
+    if (!stitch__abandoned(v)) {
         for (size_t i = 1; i < t->side_count; i++) {
             stitch__oracle_close(t->sides[i].oracle);
             stitch__set_free(v, t->sides[i].set);
@@ -142,30 +142,53 @@ static void close_timer(timer *t)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static int enqueue(timer *t, side *s, int *code, stitch_error **why)
+static int wait_baseline(timer *t, int *code, stitch_error **why)
 {
     stitch__verify *v = t->v;
-    *code = s->oracle ? stitch__oracle_run(s->oracle, v->stream, why)
-                      : stitch_executor_run(v->executor, (stitch_stream)v->stream, why);
+    if (!*code)
+        *code = stitch__stream_wait(v->dev, v->stream, &v->scope, "timing a baseline", why);
     return *code;
-}
-
-static int wait_side(timer *t, side *s, int *code, stitch_error **why, stitch_error **err)
-{
-    stitch__verify *v = t->v;
-    if (!s->oracle)
-        return stitch__wait_candidate(v, "timing the program", code, why, err);
-    *code = stitch__stream_wait(v->dev, v->stream, &v->scope, "timing a baseline", why);
-    return STITCH_OK;
 }
 
 static int warm_up(timer *t, side *s, int *code, stitch_error **why, stitch_error **err)
 {
+    stitch__verify *v = t->v;
+    stitch__run run = STITCH__RUN_INIT;
     int rc = STITCH_OK;
-    for (int i = 0; !rc && !*code && i < t->v->options.warmup; i++) {
-        if (!enqueue(t, s, code, why))
-            rc = wait_side(t, s, code, why, err);
+    for (int i = 0; !rc && !*code && i < v->options.warmup; i++) {
+        if (!s->oracle) {
+            rc = v->candidate.ops->run(v->candidate.self, &v->scope, &run, code, why, err);
+            continue;
+        }
+        *code = stitch__oracle_run(s->oracle, v->stream, why);
+        wait_baseline(t, code, why);
     }
+    return rc;
+}
+
+/* One run of a baseline, measured as the runner measures the candidate. */
+static int time_baseline(timer *t, side *s, double *us, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch__device *dev = v->dev;
+    float ms = 0;
+    int rc = stitch__clear_states(v, s->set, err);
+
+    if (!rc)
+        rc = stitch__poison(v, s->set, s->oracle, STITCH__POISON_A, err);
+    if (rc)
+        return rc;
+    if (t->flush)
+        STITCH__CU(dev->drv->MemsetD8Async(t->flush, 0x5a, (size_t)t->flush_bytes, v->stream));
+    STITCH__CU(dev->drv->EventRecord(t->start, v->stream));
+    *code = stitch__oracle_run(s->oracle, v->stream, why);
+    if (!*code)
+        *code = stitch__cu_check(dev, dev->drv->EventRecord(t->stop, v->stream), why, "recording the end of a run");
+    if (wait_baseline(t, code, why))
+        goto out;
+    STITCH__CU(dev->drv->EventElapsedTime(&ms, t->start, t->stop));
+    *us = (double)ms * 1000;
+out:
     return rc;
 }
 
@@ -173,33 +196,26 @@ static int warm_up(timer *t, side *s, int *code, stitch_error **why, stitch_erro
 static int timed_run(timer *t, side *s, uint64_t seed, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = t->v;
-    stitch__device *dev = v->dev;
-    float ms = 0;
-    int rc = stitch__fill_inputs(v, seed, NULL, err);
+    const stitch__candidate *c = &v->candidate;
+    stitch__run run = STITCH__RUN_INIT;
+    double us = 0;
+    int rc;
 
-    if (!rc)
-        rc = stitch__clear_states(v, s->set, err);
-    if (!rc)
-        rc = stitch__poison(v, s->set, s->oracle, STITCH__POISON_A, err);
-    if (rc)
-        return rc;
-    /* After the last write to the inputs, so that none of them is left in L2. It also gives the host the time to
-     * enqueue the run before the device gets to the first event. */
-    if (t->flush)
-        STITCH__CU(dev->drv->MemsetD8Async(t->flush, (unsigned char)seed, (size_t)t->flush_bytes, v->stream));
-    STITCH__CU(dev->drv->EventRecord(t->start, v->stream));
-    if (enqueue(t, s, code, why))
-        goto out;
-    /* A fault of the run may show here already: it is the run's. */
-    *code = stitch__cu_check(dev, dev->drv->EventRecord(t->stop, v->stream), why, "recording the end of a run");
-    if (*code)
-        goto out;
-    rc = wait_side(t, s, code, why, err);
-    if (rc || *code)
-        goto out;
-    STITCH__CU(dev->drv->EventElapsedTime(&ms, t->start, t->stop));
-    rc = stitch__timing_add(v->report, s->timing, (double)ms * 1000, err);
-out:
+    run.poison = STITCH__POISON_A;
+    run.flush_bytes = t->flush_bytes;
+    if (s->oracle) {
+        rc = stitch__fill_inputs(v, seed, NULL, err);
+        if (!rc)
+            rc = time_baseline(t, s, &us, code, why, err);
+    } else {
+        rc = stitch__draw_inputs(v, seed, NULL, err);
+        if (!rc)
+            rc = c->ops->clear_states(c->self, &v->scope, 0, err);
+        if (!rc)
+            rc = c->ops->timed_run(c->self, &v->scope, &run, &us, code, why, err);
+    }
+    if (!rc && !*code)
+        rc = stitch__timing_add(v->report, s->timing, us, err);
     return rc;
 }
 
@@ -208,8 +224,10 @@ static int check_run(timer *t, side *s, stitch_error **err)
 {
     stitch__verify *v = t->v;
     bool good = true;
-    int rc = stitch__compare_set(v, s->set, s->oracle, NULL, t->outputs, err);
+    int rc = s->oracle ? STITCH_OK : v->candidate.ops->fetch(v->candidate.self, &v->scope, 0, s->set, err);
 
+    if (!rc)
+        rc = stitch__compare_set(v, s->set, s->oracle, NULL, t->outputs, err);
     for (size_t k = 0; !rc && k < stitch__output_count(v); k++) {
         const stitch__comparison *c = &t->outputs[k].c;
         s->timing->max_abs = c->max_abs > s->timing->max_abs ? c->max_abs : s->timing->max_abs;
@@ -321,11 +339,11 @@ static int measure(timer *t, int *code, stitch_error **why, stitch_error **err)
 /* Weights are written once; nothing may have changed them since. */
 static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
 {
-    int rc = stitch__hash_tensors(v, false, v->hashes_after, err);
-    for (size_t i = 0; !rc && !*code && i < v->count; i++)
-        if (v->infos[i].role == STITCH_TENSOR_WEIGHT && v->hashes[i] != v->hashes_after[i])
-            *code = stitch__err(v->ctx, why, STITCH_E_VALIDATE, "the program changed its weight %s while it was timed",
-                                v->infos[i].name);
+    size_t changed;
+    int rc = stitch__find_changed(v, false, &changed, err);
+    if (!rc && changed != SIZE_MAX)
+        *code = stitch__err(v->ctx, why, STITCH_E_VALIDATE, "the program changed its weight %s while it was timed",
+                            v->infos[changed].name);
     return rc;
 }
 
@@ -337,11 +355,9 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
 
     if (v->dev->info.simulated)
         return stitch__stage_end(v, STITCH_STAGE_TIME, STITCH_STAGE_SKIPPED, "the simulator reports no times", err);
-    rc = stitch__bind(v, v->executor, v->first, false, err);
+    rc = open_timer(&t, err);
     if (!rc)
-        rc = open_timer(&t, err);
-    if (!rc)
-        rc = stitch__hash_tensors(v, false, v->hashes, err);
+        rc = stitch__hash_tensors(v, false, err);
     if (!rc)
         rc = measure(&t, &code, &why, err);
     if (!rc && !code)

@@ -6,9 +6,6 @@
 
 #include <stdio.h>
 
-/* How long a candidate that outlives the deadline may still take before its memory is given up. */
-#define GRACE_MS 2000
-
 /* ---- how stages end ---------------------------------------------------------------------------------------------- */
 
 static void notify(stitch__verify *v, int stage, int status, int64_t done, int64_t total)
@@ -36,19 +33,6 @@ int stitch__stage_fail(stitch__verify *v, int stage, int code, stitch_error **wh
     return rc;
 }
 
-bool stitch__is_candidates(int code)
-{
-    switch (code) {
-    case STITCH_E_CANCELLED:
-    case STITCH_E_NO_DEVICE:
-    case STITCH_E_NO_LIBRARY:
-    case STITCH_E_INTERNAL:
-    case STITCH_E_IO:
-    case STITCH_OK: return false;
-    default: return true;
-    }
-}
-
 int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why, stitch_error **err)
 {
     if (rc == STITCH_OK) {
@@ -69,43 +53,6 @@ int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why
         return rc;
     }
     return stitch__stage_fail(v, stage, rc, why, err);
-}
-
-int stitch__wait_candidate(stitch__verify *v, const char *what, int *code, stitch_error **why, stitch_error **err)
-{
-    stitch_error *wait = NULL;
-    int rc = stitch__stream_wait(v->dev, v->stream, &v->scope, what, &wait);
-    int64_t until = stitch__now_ns() + (int64_t)GRACE_MS * 1000000;
-
-    *code = rc;
-    if (rc == STITCH_E_TIMEOUT || rc == STITCH_E_CANCELLED) {
-        while (v->dev->drv->StreamQuery(v->stream) == CUDA_ERROR_NOT_READY) {
-            if (stitch__now_ns() > until) {
-                v->abandoned = true;
-                stitch__log(
-                    v->ctx, STITCH_LOG_ERROR,
-                    "the device still runs the candidate (%s): its memory is given up, and the context may block until "
-                    "the process ends",
-                    what);
-                break;
-            }
-            stitch__sleep_ms(5);
-        }
-    }
-    if (rc && rc == STITCH_E_TIMEOUT) {
-        stitch__err_prefix(&wait, "the program did not end in time: ");
-        rc = STITCH_OK;
-    } else if (stitch__is_candidates(rc)) {
-        rc = STITCH_OK;
-    }
-    stitch_error **to = rc ? err : why;
-    if (to && *code) {
-        stitch_error_free(*to);
-        *to = wait;
-    } else {
-        stitch_error_free(wait);
-    }
-    return rc;
 }
 
 /* ---- stages ------------------------------------------------------------------------------------------------------ */

@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "cuda/cuda.h"
+#include "runner/runner.h"
 #include "task/task.h"
 #include <stitch/verify.h>
 
@@ -33,25 +34,17 @@ typedef struct stitch__comparison {
 
 typedef struct stitch__comparator {
     stitch__device *dev;
-    CUdeviceptr partials, result, hashes;
+    CUdeviceptr partials, result;
     unsigned grid;
-    size_t hash_count;
 } stitch__comparator;
 
-int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, CUstream stream, size_t hash_count,
-                            stitch_error **err);
+int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, stitch_error **err);
 void stitch__comparator_close(stitch__comparator *c);
 /* Compares `count` elements of `got` with `want`. `again` (0: none) is the output of a second run; `got` was filled
  * with STITCH__POISON_A before its run and `again` with STITCH__POISON_B. Waits for the stream. */
 int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *name,
                     CUdeviceptr got, int got_dtype, CUdeviceptr again, CUdeviceptr want, int want_dtype, uint64_t count,
                     double atol, double rtol, stitch__comparison *out, stitch_error **err);
-/* Enqueues the hash of `bytes` into place `slot`. */
-int stitch__hash_enqueue(stitch__comparator *c, CUstream stream, CUdeviceptr data, uint64_t bytes, uint64_t seed,
-                         size_t slot, stitch_error **err);
-/* The hashes enqueued so far (hash_count of them); waits for the stream. */
-int stitch__hash_fetch(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *what,
-                       uint64_t *out, stitch_error **err);
 int stitch__compare_warm(stitch__device *dev); /* compiles and loads the kernels */
 /* The same comparison of one element on the host, for tests. Returns whether it is within the tolerance. */
 bool stitch__compare_one(double got, double want, double atol, double rtol);
@@ -210,10 +203,11 @@ typedef struct stitch__verify {
     CUdeviceptr *want;          /* the reference */
     uint64_t *hashes, *hashes_after;
     stitch__comparator comparator;
+    stitch__hasher hasher; /* of inputs and weights as the reference has them */
     stitch__oracle *oracle;
-    stitch_executor *executor;
 
-    bool abandoned; /* the device still runs the candidate: nothing that it may use can be released */
+    stitch__candidate candidate; /* what runs the program; ops NULL: not open */
+    stitch__runner *runner;      /* the same, where that is in this process */
     struct stitch__warmer *warmer;
 } stitch__verify;
 
@@ -221,11 +215,6 @@ typedef struct stitch__verify {
 int stitch__stage_fail(stitch__verify *v, int stage, int code, stitch_error **why, stitch_error **err);
 int stitch__stage_end(stitch__verify *v, int stage, int status, const char *message, stitch_error **err);
 void stitch__stage_progress(stitch__verify *v, int stage, int64_t done, int64_t total);
-/* Waits for what the candidate does; *code tells how it went. A deadline that passes while the candidate runs is the
- * candidate's failure. Returns another status than STITCH_OK only when verification cannot go on. */
-int stitch__wait_candidate(stitch__verify *v, const char *what, int *code, stitch_error **why, stitch_error **err);
-/* A status of a call that runs the program or does what it demands: its failure, and not the environment's? */
-bool stitch__is_candidates(int code);
 /* After `rc` of such a call: ends the stage and returns STITCH_OK, or hands the error on. */
 int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why, stitch_error **err);
 
@@ -254,9 +243,14 @@ int stitch__set_bound(stitch__verify *v, stitch__oracle *o, const CUdeviceptr *s
 int stitch__fill_inputs(stitch__verify *v, uint64_t seed, const stitch__variant *variant, stitch_error **err);
 int stitch__clear_states(stitch__verify *v, const CUdeviceptr *set, stitch_error **err);
 int stitch__poison(stitch__verify *v, const CUdeviceptr *set, const stitch__oracle *by, int byte, stitch_error **err);
-int stitch__bind(stitch__verify *v, stitch_executor *x, const CUdeviceptr *set, bool all, stitch_error **err);
-/* Hashes of inputs and weights (weights only) into `out`, one place a tensor; waits. */
-int stitch__hash_tensors(stitch__verify *v, bool inputs, uint64_t *out, stitch_error **err);
+/* Hashes of inputs and weights (weights only) as the reference has them, into v->hashes; waits. */
+int stitch__hash_tensors(stitch__verify *v, bool inputs, stitch_error **err);
+/* Whether the candidate's still have those hashes; *changed: the first tensor that does not, SIZE_MAX for none. */
+int stitch__find_changed(stitch__verify *v, bool inputs, size_t *changed, stitch_error **err);
+/* New contents of inputs, for the reference and for the candidate. */
+int stitch__draw_inputs(stitch__verify *v, uint64_t seed, const stitch__variant *variant, stitch_error **err);
+/* The device still runs the candidate although its time is over: nothing that it may use can be released. */
+bool stitch__abandoned(const stitch__verify *v);
 /* Compares all outputs of `got` (and `again` if not NULL) with v->want into `outputs`. */
 int stitch__compare_set(stitch__verify *v, const CUdeviceptr *got, const stitch__oracle *got_by,
                         const CUdeviceptr *again, stitch__trial_output *outputs, stitch_error **err);

@@ -7,14 +7,14 @@
 
 #include <pthread.h>
 
-#define MAX_JOBS 6
+#define MAX_JOBS 8
 
 typedef struct job {
     pthread_t thread;
     stitch__device *dev;
     stitch_program *program; /* NULL: the library's kernels */
     stitch_interface *iface;
-    int which; /* of the library's kernels: 0 generator, 1 comparison */
+    int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash */
 } job;
 
 typedef struct stitch__warmer {
@@ -32,8 +32,10 @@ static void *work(void *userdata)
             (void)stitch_program_compile(j->program, &options, NULL, NULL);
     } else if (j->which == 0) {
         (void)stitch__generate_warm(j->dev);
-    } else {
+    } else if (j->which == 1) {
         (void)stitch__compare_warm(j->dev);
+    } else {
+        (void)stitch__hash_warm(j->dev);
     }
     return NULL;
 }
@@ -68,8 +70,8 @@ int stitch__warm_start(stitch__verify *v, stitch_error **err)
     v->warmer = stitch__calloc(v->ctx, 1, sizeof(*v->warmer));
     if (!v->warmer)
         return stitch__err_nomem(v->ctx, err);
-    start(v->warmer, (job){.dev = v->dev, .which = 0});
-    start(v->warmer, (job){.dev = v->dev, .which = 1});
+    for (int which = 0; which < 3; which++)
+        start(v->warmer, (job){.dev = v->dev, .which = which});
     start_program(v, &v->task->reference);
     for (size_t i = 0; i < v->task->baseline_count; i++)
         start_program(v, &v->task->baselines[i]);

@@ -18,7 +18,7 @@ static void open_comparator(void)
     CHECK_OK(stitch__device_get(ctx, &dev, &err));
     CHECK_OK(stitch__device_enter(dev, &err));
     if (!comparator.dev)
-        CHECK_OK(stitch__comparator_open(&comparator, dev, NULL, 4, &err));
+        CHECK_OK(stitch__comparator_open(&comparator, dev, &err));
 }
 
 static CUdeviceptr upload(const void *data, size_t bytes)
@@ -197,8 +197,10 @@ TEST(hashes)
     uint64_t hashes[4], seen[COUNT + 2];
     size_t count = 0;
     CUdeviceptr ptr;
+    stitch__hasher hasher;
 
     open_comparator();
+    CHECK_OK(stitch__hasher_open(&hasher, dev, NULL, 4, &err));
     for (int i = 0; i < COUNT; i++)
         data[i] = (uint8_t)(i * 37);
     ptr = upload(data, COUNT);
@@ -206,9 +208,8 @@ TEST(hashes)
         if (flip >= 0)
             data[flip] ^= 1;
         CHECK_INT(dev->drv->MemcpyHtoD(ptr, data, COUNT), 0);
-        CHECK_OK(
-            stitch__hash_enqueue(&comparator, NULL, ptr, COUNT - 1, 7, 1, &err)); /* the last byte is not covered */
-        CHECK_OK(stitch__hash_fetch(&comparator, NULL, NULL, "hashing", hashes, &err));
+        CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, COUNT - 1, 7, 1, &err)); /* the last byte is not covered */
+        CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", hashes, &err));
         seen[count++] = hashes[1];
         if (flip >= 0)
             data[flip] ^= 1;
@@ -223,16 +224,17 @@ TEST(hashes)
     memset(data, 0, COUNT);
     data[0] = 1;
     CHECK_INT(dev->drv->MemcpyHtoD(ptr, data, COUNT), 0);
-    CHECK_OK(stitch__hash_enqueue(&comparator, NULL, ptr, COUNT, 7, 0, &err));
+    CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, COUNT, 7, 0, &err));
     data[0] = 0;
     data[8] = 1;
-    CHECK_OK(stitch__hash_fetch(&comparator, NULL, NULL, "hashing", hashes, &err));
+    CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", hashes, &err));
     seen[0] = hashes[0];
     CHECK_INT(dev->drv->MemcpyHtoD(ptr, data, COUNT), 0);
-    CHECK_OK(stitch__hash_enqueue(&comparator, NULL, ptr, COUNT, 7, 0, &err));
-    CHECK_OK(stitch__hash_fetch(&comparator, NULL, NULL, "hashing", hashes, &err));
+    CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, COUNT, 7, 0, &err));
+    CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", hashes, &err));
     CHECK(seen[0] != hashes[0]);
     stitch__mem_free(dev, ptr);
+    stitch__hasher_close(&hasher);
 }
 
 TEST_MAIN(RUN(equal_data), RUN(one_wrong_element), RUN(random_data_with_specials), RUN(poison_and_repeats),

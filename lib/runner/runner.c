@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The candidate in this process: device memory, an executor, runs between events.
+ */
+#include "runner/runner.h"
+
+#include "program/executor.h"
+
+struct stitch__runner {
+    stitch_task *task;
+    stitch_program *program;
+    stitch__device *dev;
+    stitch_context *ctx;
+    stitch_op *ops;
+    size_t op_count;
+    size_t count; /* tensors of the interface */
+    stitch_tensor_info *infos;
+    CUstream stream;
+    bool own_stream, own_memory, abandoned;
+    CUdeviceptr *sets[STITCH__SETS];
+    CUdeviceptr *moved; /* copies of the inputs, made when they are first wanted */
+    CUdeviceptr flush;
+    uint64_t flush_bytes;
+    CUevent start, stop;
+    stitch__hasher hasher;
+    stitch_executor *executor;
+};
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static bool owned_by_set(int role)
+{
+    return role == STITCH_TENSOR_OUTPUT || role == STITCH_TENSOR_STATE;
+}
+
+static int take_infos(stitch__runner *r, stitch_error **err)
+{
+    r->count = stitch_interface_tensor_count(r->task->iface);
+    r->infos = stitch__calloc(r->ctx, r->count + 1, sizeof(*r->infos));
+    if (!r->infos)
+        return stitch__err_nomem(r->ctx, err);
+    for (size_t i = 0; i < r->count; i++) {
+        r->infos[i].struct_size = sizeof(r->infos[i]);
+        int rc = stitch_interface_tensor(r->task->iface, i, &r->infos[i]);
+        if (rc)
+            return stitch__err(r->ctx, err, rc, "tensor %zu of the task cannot be read", i);
+    }
+    return STITCH_OK;
+}
+
+static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, stitch_error **err)
+{
+    char name[128];
+    int rc = STITCH_OK;
+
+    r->sets[set] = stitch__calloc(r->ctx, r->count + 1, sizeof(**r->sets));
+    if (!r->sets[set])
+        return stitch__err_nomem(r->ctx, err);
+    if (given) {
+        memcpy(r->sets[set], given, r->count * sizeof(*given));
+        return STITCH_OK;
+    }
+    for (size_t i = 0; !rc && i < r->count; i++) {
+        if (set && !owned_by_set(r->infos[i].role)) {
+            r->sets[set][i] = r->sets[0][i];
+            continue;
+        }
+        snprintf(name, sizeof(name), "%.100s%s", r->infos[i].name, set ? " (second run)" : "");
+        rc = stitch__mem_alloc(r->dev, (size_t)r->infos[i].bytes, name, &r->sets[set][i], err);
+    }
+    return rc;
+}
+
+static void free_sets(stitch__runner *r)
+{
+    bool release = r->own_memory && !r->abandoned;
+    for (int s = STITCH__SETS - 1; s >= 0; s--) {
+        for (size_t i = 0; release && r->sets[s] && i < r->count; i++)
+            if (s == 0 || owned_by_set(r->infos[i].role))
+                stitch__mem_free(r->dev, r->sets[s][i]);
+        stitch_free(r->sets[s]);
+    }
+    for (size_t i = 0; r->moved && !r->abandoned && i < r->count; i++)
+        stitch__mem_free(r->dev, r->moved[i]);
+    stitch_free(r->moved);
+    if (!r->abandoned)
+        stitch__mem_free(r->dev, r->flush);
+}
+
+static int copy_ops(stitch__runner *r, const stitch__runner_options *o, stitch_error **err)
+{
+    r->ops = stitch__calloc(r->ctx, o->op_count + 1, sizeof(*r->ops));
+    if (!r->ops)
+        return stitch__err_nomem(r->ctx, err);
+    if (o->op_count)
+        memcpy(r->ops, o->ops, o->op_count * sizeof(*r->ops));
+    r->op_count = o->op_count;
+    return STITCH_OK;
+}
+
+int stitch__runner_open(stitch_task *task, stitch_program *program, stitch__device *dev,
+                        const stitch__runner_options *options, stitch__runner **out, stitch_error **err)
+{
+    stitch__runner *r = stitch__calloc(dev->ctx, 1, sizeof(*r));
+    int rc;
+
+    *out = NULL;
+    if (!r)
+        return stitch__err_nomem(dev->ctx, err);
+    r->task = task;
+    r->program = program;
+    r->dev = dev;
+    r->ctx = dev->ctx;
+    r->own_memory = !options->sets[0];
+    r->own_stream = !options->stream;
+    r->stream = options->stream;
+    rc = take_infos(r, err);
+    if (!rc)
+        rc = copy_ops(r, options, err);
+    if (rc)
+        goto out;
+    if (r->own_stream)
+        STITCH__CU(dev->drv->StreamCreate(&r->stream, CU_STREAM_NON_BLOCKING));
+    for (int s = 0; !rc && s < STITCH__SETS; s++)
+        rc = make_set(r, s, options->sets[s], err);
+    if (!rc)
+        rc = stitch__hasher_open(&r->hasher, dev, r->stream, r->count, err);
+out:
+    if (rc)
+        stitch__runner_close(r);
+    else
+        *out = r;
+    return rc;
+}
+
+static void close_executor(stitch__runner *r)
+{
+    if (!r->abandoned) /* unloading a module waits for the device */
+        stitch_executor_free(r->executor);
+    r->executor = NULL;
+}
+
+void stitch__runner_close(stitch__runner *r)
+{
+    const stitch__driver *drv;
+    if (!r)
+        return;
+    drv = r->dev->drv;
+    close_executor(r);
+    if (!r->abandoned) {
+        stitch__hasher_close(&r->hasher);
+        if (r->start)
+            drv->EventDestroy(r->start);
+        if (r->stop)
+            drv->EventDestroy(r->stop);
+    }
+    free_sets(r);
+    if (r->own_stream && r->stream && !r->abandoned)
+        drv->StreamDestroy(r->stream);
+    stitch_free(r->infos);
+    stitch_free(r->ops);
+    stitch_free(r);
+}
+
+const CUdeviceptr *stitch__runner_set(const stitch__runner *r, int set)
+{
+    return set >= 0 && set < STITCH__SETS ? r->sets[set] : NULL;
+}
+
+bool stitch__runner_abandoned(const stitch__runner *r)
+{
+    return r->abandoned;
+}
+
+/* ---- contents ---------------------------------------------------------------------------------------------------- */
+
+static int fill_role(stitch__runner *r, int role, uint64_t seed, const stitch__variant *variant, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; !rc && i < r->count; i++)
+        if (r->infos[i].role == role)
+            rc = stitch__task_fill(r->task, r->dev, r->stream, i, seed, variant, r->sets[0][i], err);
+    return rc;
+}
+
+static int runner_fill_weights(void *self, const stitch__scope *scope, uint64_t seed, stitch_error **err)
+{
+    return fill_role(self, STITCH_TENSOR_WEIGHT, seed, NULL, err);
+}
+
+static int runner_fill_inputs(void *self, const stitch__scope *scope, uint64_t seed, const stitch__variant *variant,
+                              stitch_error **err)
+{
+    return fill_role(self, STITCH_TENSOR_INPUT, seed, variant, err);
+}
+
+static int set_bytes(stitch__runner *r, int set, int role, int byte, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; !rc && i < r->count; i++)
+        if (r->infos[i].role == role)
+            rc = stitch__cu_checkf(
+                r->dev,
+                r->dev->drv->MemsetD8Async(r->sets[set][i], (unsigned char)byte, (size_t)r->infos[i].bytes, r->stream),
+                err, "filling %s", r->infos[i].name);
+    return rc;
+}
+
+static int runner_clear_states(void *self, const stitch__scope *scope, int set, stitch_error **err)
+{
+    return set_bytes(self, set, STITCH_TENSOR_STATE, 0, err);
+}
+
+static int runner_hash(void *self, const stitch__scope *scope, uint64_t seed, bool inputs, uint64_t *out,
+                       stitch_error **err)
+{
+    stitch__runner *r = self;
+    int rc = STITCH_OK;
+    for (size_t i = 0; !rc && i < r->count; i++)
+        if (r->infos[i].role == STITCH_TENSOR_WEIGHT || (inputs && r->infos[i].role == STITCH_TENSOR_INPUT))
+            rc = stitch__hash_enqueue(&r->hasher, r->stream, r->sets[0][i], r->infos[i].bytes, seed, i, err);
+    return rc ? rc : stitch__hash_fetch(&r->hasher, r->stream, scope, "hashing inputs and weights", out, err);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+static int bind_all(stitch__runner *r, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; !rc && i < r->count; i++)
+        rc = stitch_executor_bind(r->executor, i, r->sets[0][i], r->infos[i].bytes, err);
+    return rc;
+}
+
+static int bind_run(stitch__runner *r, const stitch__run *run, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; !rc && i < r->count; i++) {
+        bool input = r->infos[i].role == STITCH_TENSOR_INPUT;
+        CUdeviceptr ptr = input && run->moved ? r->moved[i] : r->sets[run->set][i];
+        if (input || owned_by_set(r->infos[i].role))
+            rc = stitch_executor_bind(r->executor, i, ptr, r->infos[i].bytes, err);
+    }
+    return rc;
+}
+
+static int move_inputs(stitch__runner *r, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    if (!r->moved)
+        r->moved = stitch__calloc(r->ctx, r->count + 1, sizeof(*r->moved));
+    if (!r->moved)
+        return stitch__err_nomem(r->ctx, err);
+    for (size_t i = 0; !rc && i < r->count; i++) {
+        if (r->infos[i].role != STITCH_TENSOR_INPUT)
+            continue;
+        if (!r->moved[i])
+            rc = stitch__mem_alloc(r->dev, (size_t)r->infos[i].bytes, r->infos[i].name, &r->moved[i], err);
+        if (!rc)
+            rc = stitch__cu_checkf(
+                r->dev, r->dev->drv->MemcpyDtoDAsync(r->moved[i], r->sets[0][i], (size_t)r->infos[i].bytes, r->stream),
+                err, "copying input %s", r->infos[i].name);
+    }
+    return rc;
+}
+
+static int runner_load(void *self, const stitch__scope *scope, const stitch__load *how, int *code, stitch_error **why,
+                       stitch_error **err)
+{
+    stitch_executor_options options = STITCH_EXECUTOR_OPTIONS_INIT;
+    stitch__runner *r = self;
+
+    close_executor(r);
+    options.ops = r->ops;
+    options.op_count = r->op_count;
+    options.max_plans = 1;
+    *code = stitch_executor_new(r->ctx, r->program, &options, &r->executor, why);
+    if (!*code)
+        stitch__executor_poison(r->executor, how->poison);
+    return STITCH_OK;
+}
+
+static size_t count_steps(const stitch__runner *r)
+{
+    size_t missing = SIZE_MAX;
+    (void)stitch__steps_leaf(&r->executor->doc->run, &missing);
+    return SIZE_MAX - missing;
+}
+
+static int runner_prepare(void *self, const stitch__scope *scope, stitch__prepared *out, int *code, stitch_error **why,
+                          stitch_error **err)
+{
+    stitch_executor_stats stats = STITCH_EXECUTOR_STATS_INIT;
+    stitch__runner *r = self;
+    /* What came before on the stream must not count. */
+    int rc = stitch__stream_wait(r->dev, r->stream, scope, "filling tensors", err);
+    int64_t start = stitch__now_ns();
+
+    memset(out, 0, sizeof(*out));
+    *code = STITCH_OK;
+    if (rc)
+        return rc;
+    *code = bind_all(r, why);
+    if (!*code)
+        *code = stitch_executor_prepare(r->executor, (stitch_stream)r->stream, why);
+    if (!*code)
+        rc = stitch__wait_candidate(r->dev, r->stream, scope, "preparing the program", &r->abandoned, code, why, err);
+    if (rc || *code)
+        return rc;
+    out->us = (double)(stitch__now_ns() - start) / 1000;
+    out->steps = count_steps(r);
+    if (stitch_executor_stats_get(r->executor, &stats) == STITCH_OK) {
+        out->workspace_bytes = stats.workspace_bytes;
+        out->library_workspace_bytes = stats.library_workspace_bytes;
+        out->launches = stats.launches;
+        out->prepare_launches = stats.prepare_launches;
+    }
+    return STITCH_OK;
+}
+
+/* Everything before the launch. */
+static int ready(stitch__runner *r, const stitch__run *run, int *code, stitch_error **why, stitch_error **err)
+{
+    int rc = STITCH_OK;
+
+    *code = STITCH_OK;
+    if (run->set < 0 || run->set >= STITCH__SETS)
+        return stitch__err(r->ctx, err, STITCH_E_INTERNAL, "there is no set %d", run->set);
+    if (run->poison >= 0)
+        rc = set_bytes(r, run->set, STITCH_TENSOR_OUTPUT, run->poison, err);
+    if (!rc && run->moved)
+        rc = move_inputs(r, err);
+    if (!rc)
+        *code = bind_run(r, run, why);
+    return rc;
+}
+
+static int enqueue(stitch__runner *r, const stitch__run *run, stitch_error **why)
+{
+    return run->skip >= 0 ? stitch__executor_run_without(r->executor, (stitch_stream)r->stream, (size_t)run->skip, why)
+                          : stitch_executor_run(r->executor, (stitch_stream)r->stream, why);
+}
+
+static int runner_run(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
+                      stitch_error **err)
+{
+    stitch__runner *r = self;
+    int rc = ready(r, run, code, why, err);
+
+    if (rc || *code)
+        return rc;
+    *code = enqueue(r, run, why);
+    if (!*code)
+        rc = stitch__wait_candidate(r->dev, r->stream, scope, "running the program", &r->abandoned, code, why, err);
+    return rc;
+}
+
+static int open_timing(stitch__runner *r, const stitch__run *run, stitch_error **err)
+{
+    stitch__device *dev = r->dev;
+    int rc = STITCH_OK;
+
+    if (!r->start)
+        STITCH__CU(dev->drv->EventCreate(&r->start, CU_EVENT_DEFAULT));
+    if (!r->stop)
+        STITCH__CU(dev->drv->EventCreate(&r->stop, CU_EVENT_DEFAULT));
+    if (run->flush_bytes > r->flush_bytes) {
+        stitch__mem_free(dev, r->flush);
+        r->flush = 0;
+        r->flush_bytes = 0;
+        rc = stitch__mem_alloc(dev, (size_t)run->flush_bytes, "cache flush", &r->flush, err);
+        if (!rc)
+            r->flush_bytes = run->flush_bytes;
+    }
+out:
+    return rc;
+}
+
+static int runner_timed_run(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
+                            stitch_error **why, stitch_error **err)
+{
+    stitch__runner *r = self;
+    stitch__device *dev = r->dev;
+    float ms = 0;
+    int rc = open_timing(r, run, err);
+
+    *us = 0;
+    *code = STITCH_OK;
+    if (!rc)
+        rc = ready(r, run, code, why, err);
+    if (rc || *code)
+        return rc;
+    /* After the last write to the inputs, so that none of them is left in L2. It also gives the host the time to
+     * enqueue the run before the device gets to the first event. */
+    if (run->flush_bytes)
+        STITCH__CU(dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)run->flush_bytes, r->stream));
+    STITCH__CU(dev->drv->EventRecord(r->start, r->stream));
+    *code = enqueue(r, run, why);
+    /* A fault of the run may show here already: it is the run's. */
+    if (!*code)
+        *code = stitch__cu_check(dev, dev->drv->EventRecord(r->stop, r->stream), why, "recording the end of a run");
+    if (!*code)
+        rc = stitch__wait_candidate(dev, r->stream, scope, "timing the program", &r->abandoned, code, why, err);
+    if (rc || *code)
+        goto out;
+    STITCH__CU(dev->drv->EventElapsedTime(&ms, r->start, r->stop));
+    *us = (double)ms * 1000;
+out:
+    return rc;
+}
+
+static int runner_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err)
+{
+    stitch__runner *r = self;
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; !rc && i < r->count; i++)
+        if (r->infos[i].role == STITCH_TENSOR_OUTPUT && into[i] != r->sets[set][i])
+            rc = stitch__cu_checkf(
+                r->dev, r->dev->drv->MemcpyDtoDAsync(into[i], r->sets[set][i], (size_t)r->infos[i].bytes, r->stream),
+                err, "copying output %s", r->infos[i].name);
+    return rc;
+}
+
+static void runner_close(void *self)
+{
+    stitch__runner_close(self);
+}
+
+stitch__candidate stitch__runner_candidate(stitch__runner *r)
+{
+    static const stitch__candidate_ops ops = {
+        "in this process", runner_load, runner_prepare,   runner_fill_weights, runner_fill_inputs, runner_clear_states,
+        runner_hash,       runner_run,  runner_timed_run, runner_fetch,        runner_close,
+    };
+    return (stitch__candidate){&ops, r};
+}
