@@ -25,7 +25,7 @@ static bool complete(const stitch__block *b, const stitch__barrier *k)
 /* Everything that the warps in `came` did is ordered before what those in `wait` do next. */
 static void order(stitch__block *b, uint32_t came, uint32_t wait)
 {
-    uint32_t now = ++b->time;
+    uint32_t now = stitch__tick(b);
     if (!(live_warps(b) & ~wait)) {
         b->full = now;
         b->partial = false;
@@ -173,8 +173,8 @@ bool stitch__barrier_stuck(stitch__exec *x)
 
 int stitch__exec_barwarp(stitch__exec *x, const stitch__instr *in, uint32_t mask)
 {
-    uint32_t here, members = ((const uint32_t *)stitch__operand(x, in->o[0]))[__builtin_ctz(mask)];
-    int rc = stitch__sync_lanes(x, in, mask, members, &here);
+    stitch__groups g;
+    int rc = stitch__sync_groups(x, in, mask, in->o[0], &g);
     if (rc == STITCH__RUN_PARK)
         return rc;
     stitch__time_warp(x);
@@ -205,8 +205,12 @@ void stitch__cluster_check(stitch__cluster *c)
     uint32_t live = cluster_live(c);
     if (!live || c->arrived < live)
         return;
+    uint32_t now = ++c->time;
     c->arrived = 0;
     c->phase++;
+    for (uint32_t i = 0; i < 16; i++)
+        for (uint32_t k = 0; k < 16; k++)
+            c->seen[i][k] = now;
     for (uint32_t i = 0; i < c->count; i++) {
         stitch__block *b = c->blocks[i];
         if (b->done)
@@ -218,6 +222,7 @@ void stitch__cluster_check(stitch__cluster *c)
         }
         order(b, live_warps(b), live_warps(b));
         b->acquired = 1;
+        b->far = false;
     }
 }
 

@@ -128,6 +128,111 @@ int stitch__sync_lanes(stitch__exec *x, const stitch__instr *in, uint32_t mask, 
     return STITCH__RUN_PARK;
 }
 
+/* Lanes that wait at `in`, or come to it next, and, for __syncwarp(), those that wait at another one. */
+static uint32_t lanes_at(const stitch__exec *x, const stitch__instr *in, uint32_t o, uint32_t members[32])
+{
+    const stitch__frame *f = x->frame;
+    uint32_t pc = stitch__pc(x, in), at = 0, pass = ~0u;
+    if (in->guard) {
+        pass = *(const uint32_t *)(const void *)(x->regs + in->guard);
+        pass = in->flags & STITCH__IN_GUARD_NOT ? ~pass : pass;
+    }
+    for (uint32_t i = 0; i < f->count; i++) {
+        const stitch__split *s = &f->split[i];
+        const stitch__instr *there = &f->f->code[s->pc];
+        bool elsewhere = s->parked && in->u.fn == stitch__exec_barwarp && there->op == STITCH__OP_FN &&
+                         there->u.fn == stitch__exec_barwarp;
+        if (s->pc != pc && !elsewhere)
+            continue;
+        uint32_t lanes = s->parked ? s->mask : s->mask & pass;
+        const uint32_t *m = stitch__operand(x, s->pc == pc ? o : there->o[0]);
+        for (uint32_t k = lanes; k; k &= k - 1)
+            members[__builtin_ctz(k)] = m[__builtin_ctz(k)];
+        at |= lanes;
+    }
+    return at;
+}
+
+/* The lanes `done` of splits leave them: those at `pc` join the running split, those elsewhere go on there. */
+static void take_lanes(stitch__frame *f, uint32_t pc, uint32_t done)
+{
+    uint32_t count = f->count, moved[32], to[32], n = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t lanes = f->split[i].mask & done;
+        if (lanes && f->split[i].pc != pc) {
+            moved[n] = lanes;
+            to[n++] = f->split[i].pc + 1;
+        } else if (lanes) {
+            f->mask |= lanes;
+        }
+        f->split[i].mask &= ~done;
+    }
+    for (uint32_t i = f->count; i-- > 0;)
+        if (!f->split[i].mask)
+            f->split[i] = f->split[--f->count];
+    for (uint32_t i = 0; i < n; i++)
+        stitch__split_add(f, to[i], moved[i], false);
+    note_next(f);
+}
+
+/* One group of lanes that name `members`: whether it can go on. */
+static bool group_complete(stitch__exec *x, const stitch__instr *in, uint32_t group, uint32_t members, uint32_t others)
+{
+    uint32_t missing = members & x->warp->alive & ~group, strange = group & ~members;
+    if (missing && !x->warp->force)
+        return false;
+    if (missing && x->check_sync)
+        stitch__report(x, STITCH__SIM_INACTIVE_LANE, in, (uint32_t)__builtin_ctz(group), STITCH__SIM_GENERIC, 0, 0,
+                       missing & others ? "lanes 0x%08x name the lanes 0x%08x, but of these 0x%08x name others"
+                                        : "lanes 0x%08x are here and name 0x%08x, of which lanes 0x%08x never come",
+                       group, members, missing & others ? missing & others : missing);
+    if (strange && x->check_sync)
+        stitch__report(x, STITCH__SIM_INACTIVE_LANE, in, (uint32_t)__builtin_ctz(strange), STITCH__SIM_GENERIC, 0, 0,
+                       "lanes 0x%08x execute it, but their mask is 0x%08x", strange, members);
+    return true;
+}
+
+/* A warp instruction whose operand `o` says, for each lane, which lanes take part with it. Lanes with one mask are a
+ * group, which goes on once all of its lanes that live are here; the other lanes wait. */
+int stitch__sync_groups(stitch__exec *x, const stitch__instr *in, uint32_t mask, uint32_t o, stitch__groups *g)
+{
+    const uint32_t *operand = stitch__operand(x, o);
+    uint32_t members[32], first = operand[__builtin_ctz(mask)], differ = 0;
+    for (uint32_t i = 0; i < 32; i++)
+        differ |= (operand[i] ^ first) & (0 - (mask >> i & 1));
+    g->all = g->lanes[0] = mask;
+    g->count = 1;
+    if (!differ && (first & x->warp->alive) == mask)
+        return STITCH__RUN_NEXT;
+    memcpy(members, operand, sizeof(members));
+    uint32_t pool = mask | lanes_at(x, in, o, members), done = 0;
+    g->count = 0;
+    for (uint32_t left = pool, group; left; left &= ~group) {
+        uint32_t m = members[__builtin_ctz(left)];
+        group = 0;
+        for (uint32_t k = left; k; k &= k - 1)
+            group |= members[__builtin_ctz(k)] == m ? k & -k : 0;
+        if (!group_complete(x, in, group, m, pool & ~group))
+            continue;
+        done |= group;
+        g->lanes[g->count++] = group;
+    }
+    if (!done)
+        return STITCH__RUN_PARK;
+    stitch__frame *f = x->frame;
+    uint32_t pc = stitch__pc(x, in), wait = mask & ~done, at_pc = mask & done;
+    for (uint32_t i = 0; i < f->count; i++)
+        at_pc |= f->split[i].pc == pc ? f->split[i].mask & done : 0;
+    f->mask &= ~wait;
+    take_lanes(f, pc, done);
+    if (wait)
+        stitch__split_add(f, pc, wait, true);
+    g->all = at_pc;
+    x->warp->force = false;
+    x->warp->stuck = 0;
+    return STITCH__RUN_FRAME;
+}
+
 int stitch__sync_done(stitch__exec *x, const stitch__instr *in, int rc)
 {
     x->warp->stuck = 0;
@@ -330,8 +435,7 @@ static void lanes_gone(stitch__exec *x)
     if (!w->top || !w->alive) {
         while (w->top)
             frame_pop(x);
-        w->state = STITCH__WARP_DONE;
-        w->copy_count = 0;
+        w->state = STITCH__WARP_DONE; /* its copies go on */
     }
 }
 

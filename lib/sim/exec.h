@@ -13,8 +13,9 @@
     X(store)                                                                                                           \
     X(atom)                                                                                                            \
     X(clock)                                                                                                           \
-    X(localaddr) X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop) X(nanosleep)        \
-        X(predsel) X(sync_note) X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp) X(bar) X(fence)    \
+    X(localaddr)                                                                                                       \
+    X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop) X(nanosleep) X(predsel)          \
+        X(sync_note) X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp) X(bar) X(fence)               \
             X(cluster_arrive) X(cluster_wait) X(mapa) X(getctarank) X(cpasync) X(cpasync_commit) X(cpasync_wait)       \
                 X(cpasync_mbar) X(mbar_init) X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) X(bulk)         \
                     X(bulk_commit) X(bulk_wait) X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) \
@@ -70,6 +71,7 @@ typedef struct stitch__flight {
     uint64_t global;   /* plain copies: address; tensor copies: of the map */
     uint64_t mbarrier; /* shared address with rank, UINT64_MAX: none */
     int32_t coord[5];
+    struct stitch__block *by;   /* who issued it */
     struct stitch__block *from; /* shared to shared: the source */
     uint32_t from_offset;
     bool noinc;
@@ -171,7 +173,8 @@ typedef struct stitch__block {
     uint64_t *shared_init; /* bit per byte */
     uint32_t shared_end;
     stitch__race race;
-    uint32_t time, full;                 /* block time; that of the last barrier of all threads */
+    uint32_t full;                       /* time of the last barrier of all threads */
+    bool far;                            /* another block touched our shared memory since the last cluster barrier */
     bool partial;                        /* some threads met since then without the others */
     uint32_t (*seen)[STITCH__MAX_WARPS]; /* seen[a][b]: warp a is ordered behind what warp b did before this time */
     uint32_t released[STITCH__MAX_WARPS];
@@ -188,6 +191,9 @@ typedef struct stitch__block {
 
 typedef struct stitch__cluster {
     uint32_t count, arrived, phase;
+    uint32_t time;         /* goes up at every synchronisation in one of the blocks */
+    uint32_t released[16]; /* by rank: time of the last release */
+    uint32_t seen[16][16]; /* seen[a][b]: block a is ordered behind what block b did before this time */
     stitch__block *blocks[16];
 } stitch__cluster;
 
@@ -244,6 +250,13 @@ void stitch__run_warp_avx2(stitch__exec *x);
 
 /* exec.c */
 int stitch__sync_lanes(stitch__exec *x, const stitch__instr *in, uint32_t mask, uint32_t members, uint32_t *active);
+
+/* Lanes that name the same members and are all here: each such group goes through a warp instruction by itself. */
+typedef struct stitch__groups {
+    uint32_t all, count; /* all: of every group */
+    uint32_t lanes[32];
+} stitch__groups;
+int stitch__sync_groups(stitch__exec *x, const stitch__instr *in, uint32_t mask, uint32_t o, stitch__groups *g);
 int stitch__sync_done(stitch__exec *x, const stitch__instr *in,
                       int rc);         /* what to return after it let the lanes through */
 void stitch__unstick(stitch__exec *x); /* every lane of the warp is parked: try again, then force */
@@ -267,10 +280,15 @@ bool stitch__barrier_stuck(stitch__exec *x); /* every warp waits: report, and le
 
 /* race.c */
 bool stitch__race_open(stitch__exec *x, stitch__block *b);
-void stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block *owner, uint32_t lane, uint32_t offset,
+/* Checks an access and records it. True: it raced. */
+bool stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block *owner, uint32_t lane, uint32_t offset,
                          uint32_t size, bool write, bool atomic);
 void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_alloc *a, uint32_t lane, uint64_t offset,
                          uint32_t size, bool write, bool atomic, const void *new_value);
+/* A write that was checked before, when its copy was issued, has happened by now. */
+void stitch__race_wrote(stitch__exec *x, const stitch__instr *in, stitch__block *owner, uint32_t lane, uint32_t offset,
+                        uint32_t size);
+uint32_t stitch__tick(stitch__block *b); /* the next point in time */
 stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a);
 void stitch__race_expand(stitch__race_log *log, uint64_t line);
 void stitch__time_warp(stitch__exec *x); /* lanes of the warp met */
@@ -289,7 +307,14 @@ void stitch__time_acquire(stitch__exec *x, bool others);
 /* exec_async.c */
 bool stitch__copies_apply(stitch__exec *x, stitch__warp *w, uint32_t mask, uint32_t keep, uint32_t before_seq,
                           bool all);
-bool stitch__copies_cover(const stitch__block *b, uint32_t offset, uint32_t size); /* a copy to there is in flight */
+/* A copy in flight to a range of shared memory. */
+typedef struct stitch__pending {
+    const stitch__instr *in;
+    const stitch__sim_function *f;
+    const stitch__block *block; /* thread that issued it */
+    uint32_t warp, lane;
+} stitch__pending;
+bool stitch__copies_find(const stitch__block *b, uint32_t offset, uint32_t size, stitch__pending *out);
 
 uint64_t stitch__atom_value(const stitch__instr *in, uint64_t old, uint64_t b, uint64_t c,
                             bool shared); /* exec_warp.c */
@@ -307,6 +332,9 @@ void stitch__report(stitch__exec *x, stitch__sim_fault kind, const stitch__instr
 void stitch__report_race(stitch__exec *x, stitch__sim_fault kind, const stitch__instr *in, uint32_t lane, bool write,
                          stitch__sim_space space, uint64_t address, uint32_t size, stitch__sim_alloc *a,
                          uint64_t other_key, uint32_t other_pc, bool other_write);
+/* An access to shared memory that a copy in flight fills, or an access to registers of a matrix product in progress. */
+void stitch__report_unwaited(stitch__exec *x, const stitch__instr *in, uint32_t lane, bool write, uint64_t address,
+                             uint32_t size, const stitch__pending *copy);
 void stitch__report_bounds(stitch__exec *x, const stitch__instr *in, uint32_t lane, stitch__sim_space space,
                            uint64_t address, uint32_t size, bool write, stitch__sim_alloc *a, stitch__sim_fault kind);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cp.async. A copy is checked when it is issued and done when a wait says so: until then its target counts as never
- * written, so that reading too early is found.
+ * cp.async. A copy is checked when it is issued, as the write that it may be from then on, and done when a wait says
+ * so: until then its target counts as never written, so that reading too early is found.
  */
 #include "sim/exec.h"
 
@@ -68,6 +68,8 @@ int stitch__exec_cpasync(stitch__exec *x, const stitch__instr *in, uint32_t mask
         c->bytes[lane] = bytes;
         c->group[lane] = UINT32_MAX;
         c->mask |= 1u << lane;
+        if (x->check_shared)
+            stitch__race_shared(x, in, d.owner, lane, (uint32_t)d.offset, in->size, true, false);
         forget_init(d.owner, (uint32_t)d.offset, in->size);
     }
     if (count) {
@@ -79,15 +81,16 @@ int stitch__exec_cpasync(stitch__exec *x, const stitch__instr *in, uint32_t mask
     return STITCH__RUN_NEXT;
 }
 
-static void apply_lane(stitch__exec *x, stitch__warp *w, const stitch__copy *c, uint32_t lane)
+/* `waited`: the thread itself waits; what it copied is as if it wrote it now. */
+static void apply_lane(stitch__exec *x, stitch__warp *w, const stitch__copy *c, uint32_t lane, bool waited)
 {
     stitch__block *b = w->block;
     uint8_t bytes[16] = {0};
     stitch__sim_alloc *a = c->bytes[lane] ? stitch__sim_memory_find(x->launch->memory, c->src[lane]) : NULL;
     if (a && !a->freed && c->src[lane] - a->base + c->bytes[lane] <= a->size)
         memcpy(bytes, a->host + (c->src[lane] - a->base), c->bytes[lane]);
-    if (x->check_shared && w == x->warp && c->f == x->frame->f)
-        stitch__race_shared(x, c->in, b, lane, c->dst[lane], c->size, true, false);
+    if (x->check_shared && waited && c->f == x->frame->f)
+        stitch__race_wrote(x, c->in, b, lane, c->dst[lane], c->size);
     memcpy(b->shared + c->dst[lane], bytes, c->size);
     stitch__where d = {.owner = b, .offset = c->dst[lane], .space = STITCH__SIM_SHARED};
     stitch__mark_init(&d, c->size);
@@ -105,7 +108,7 @@ bool stitch__copies_apply(stitch__exec *x, stitch__warp *w, uint32_t mask, uint3
             bool due = before_seq ? c->seq <= before_seq
                                   : all || (c->group[lane] != UINT32_MAX && c->group[lane] + keep < w->commits[lane]);
             if (due) {
-                apply_lane(x, w, c, lane);
+                apply_lane(x, w, c, lane, !before_seq);
                 c->mask &= ~(1u << lane);
             }
         }
@@ -119,22 +122,26 @@ bool stitch__copies_apply(stitch__exec *x, stitch__warp *w, uint32_t mask, uint3
     return true;
 }
 
-bool stitch__copies_cover(const stitch__block *b, uint32_t offset, uint32_t size)
+bool stitch__copies_find(const stitch__block *b, uint32_t offset, uint32_t size, stitch__pending *out)
 {
     for (uint32_t i = 0; i < b->warp_count; i++)
         for (size_t k = 0; k < b->warps[i].copy_count; k++) {
             const stitch__copy *c = &b->warps[i].copies[k];
             for (uint32_t m = c->mask; m; m &= m - 1) {
                 uint32_t lane = first(m);
-                if (c->dst[lane] < offset + size && offset < c->dst[lane] + c->size)
+                if (c->dst[lane] < offset + size && offset < c->dst[lane] + c->size) {
+                    *out = (stitch__pending){.in = c->in, .f = c->f, .block = b, .warp = i, .lane = lane};
                     return true;
+                }
             }
         }
     for (size_t k = 0; k < b->bulk_count; k++) {
         const stitch__flight *t = &b->bulk[k];
         if ((t->kind == STITCH__FLIGHT_LOAD || t->kind == STITCH__FLIGHT_SHARED) && t->shared < offset + size &&
-            offset < t->shared + t->bytes)
+            offset < t->shared + t->bytes) {
+            *out = (stitch__pending){.in = t->in, .f = t->f, .block = t->by, .warp = t->warp, .lane = t->lane};
             return true;
+        }
     }
     return false;
 }

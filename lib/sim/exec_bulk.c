@@ -451,6 +451,7 @@ static void issue_one(stitch__exec *x, const stitch__instr *in, const stitch__bu
     t->warp = x->warp->index;
     t->lane = lane;
     t->group = UINT32_MAX;
+    t->by = x->block;
     t->shared = (uint32_t)d.offset;
     t->global = other;
     t->mbarrier = store ? UINT64_MAX : mbarrier;

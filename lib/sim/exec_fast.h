@@ -293,8 +293,9 @@ static inline bool shared_read_run(stitch__exec *x, uint32_t from, uint32_t to, 
         uint64_t e = r[i], mine = key + ((uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT);
         uint64_t live = 0 - (uint64_t)((int64_t)(e & STITCH__KEY_CLOCK) >= (int64_t)full);
         uint64_t same_warp = 0 - (uint64_t)(((e >> STITCH__KEY_WARP_SHIFT) & 31) == warp);
+        uint64_t now = 0 - (uint64_t)(((e ^ mine) & STITCH__KEY_CLOCK) == 0); /* no __syncwarp() since */
         uint64_t other_lane = 0 - (uint64_t)(((e ^ mine) & (UINT64_C(31) << STITCH__KEY_LANE_SHIFT)) != 0);
-        uint64_t flags = (e & STITCH__KEY_MULTIWARP) | (same_warp & ((e | other_lane) & STITCH__KEY_MULTILANE)) |
+        uint64_t flags = (e & STITCH__KEY_MULTIWARP) | (same_warp & now & (e | other_lane) & STITCH__KEY_MULTILANE) |
                          (~same_warp & STITCH__KEY_MULTIWARP);
         uint64_t next = mine | (live & flags);
         crowd &= next;
@@ -358,7 +359,7 @@ static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size
             more |= e & STITCH__KEY_MULTIWARP;
             if ((e ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
                 more |= STITCH__KEY_MULTIWARP;
-            else
+            else if (((e ^ mine) & STITCH__KEY_CLOCK) == 0)
                 more |= STITCH__KEY_MULTILANE;
         }
         b->race.r[g] = mine | more;
@@ -395,7 +396,8 @@ static inline bool line_read(stitch__exec *x, stitch__race_log *log, stitch__rac
             mine |= STITCH__KEY_MULTIWARP;
         else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31 || (rtag ^ tag) >> STITCH__TAG_EACH)
             return false;
-        mine |= r & (STITCH__KEY_MULTIBLOCK | STITCH__KEY_MULTIWARP | STITCH__KEY_MULTILANE);
+        mine |= r & (STITCH__KEY_MULTIBLOCK | STITCH__KEY_MULTIWARP);
+        mine |= (r ^ mine) & STITCH__KEY_CLOCK ? 0 : r & STITCH__KEY_MULTILANE;
     }
     STITCH__PUT(l->e.r, mine);
     STITCH__PUT(l->rfrom, (uint8_t)from);
@@ -484,6 +486,7 @@ static inline bool word_read(stitch__exec *x, stitch__race_log *log, stitch__rac
         mine |= (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT       ? STITCH__KEY_MULTIBLOCK
                 : (r & STITCH__KEY_CLOCK) < full            ? 0
                 : (r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31 ? STITCH__KEY_MULTIWARP
+                : (r ^ mine) & STITCH__KEY_CLOCK            ? r & STITCH__KEY_MULTIWARP
                                                             : STITCH__KEY_MULTILANE | (r & STITCH__KEY_MULTIWARP);
         mine |= r & STITCH__KEY_MULTIBLOCK;
     }

@@ -20,6 +20,12 @@ static bool locate_shared(stitch__exec *x, const stitch__instr *in, uint64_t add
         b = NULL;
     else if (rank != b->rank)
         b = b->cluster->blocks[rank];
+    if (b && b != x->block && b->done && !b->killed) {
+        stitch__report(x, STITCH__SIM_USE_AFTER_FREE, in, lane, STITCH__SIM_SHARED, address, size,
+                       "shared memory of block %u of the cluster, which has ended: a cluster barrier would keep it",
+                       rank);
+        return false;
+    }
     if (!b || !b->shared || offset < STITCH__SIM_SHARED_START || offset + (uint64_t)size > b->shared_end) {
         stitch__report_bounds(x, in, lane, STITCH__SIM_SHARED, address, size, write, NULL, STITCH__SIM_OUT_OF_BOUNDS);
         return false;
@@ -146,18 +152,12 @@ static void local_copy(stitch__exec *x, uint64_t at, uint32_t size, uint32_t lan
     }
 }
 
+/* Bytes that were never written. */
 static void report_uninit(stitch__exec *x, const stitch__instr *in, uint32_t lane, const stitch__where *w,
                           uint64_t address, uint32_t size)
 {
-    if (w->space == STITCH__SIM_GLOBAL)
-        stitch__report_bounds(x, in, lane, STITCH__SIM_GLOBAL, address, size, false, w->alloc,
-                              STITCH__SIM_UNINITIALISED);
-    else
-        stitch__report_bounds(x, in, lane, w->space, w->offset, size, false, NULL,
-                              w->space == STITCH__SIM_SHARED &&
-                                      stitch__copies_cover(w->owner, (uint32_t)w->offset, size)
-                                  ? STITCH__SIM_ASYNC_NOT_WAITED
-                                  : STITCH__SIM_UNINITIALISED);
+    stitch__report_bounds(x, in, lane, w->space, w->space == STITCH__SIM_GLOBAL ? address : w->offset, size, false,
+                          w->space == STITCH__SIM_GLOBAL ? w->alloc : NULL, STITCH__SIM_UNINITIALISED);
 }
 
 /* Reads `size` bytes; those that `used` (0: all) does not name may be anything and lie anywhere. */
@@ -166,6 +166,8 @@ static bool read_lane(stitch__exec *x, const stitch__instr *in, stitch__sim_spac
 {
     uint32_t lo = used ? first_used(used) : 0, hi = used ? 32 - (uint32_t)__builtin_clz(used) : size;
     stitch__where w;
+    stitch__pending copy;
+    bool in_flight = false;
     memset(to, 0, size);
     if (hi > size)
         hi = size;
@@ -194,12 +196,16 @@ static bool read_lane(stitch__exec *x, const stitch__instr *in, stitch__sim_spac
             if (used >> i & 1)
                 ok &= stitch__is_init(&byte, 1);
         }
-        if (!ok)
+        if (!ok && w.space == STITCH__SIM_SHARED && stitch__copies_find(w.owner, (uint32_t)w.offset, hi - lo, &copy))
+            in_flight = true; /* a race if nothing orders it behind the copy's start */
+        else if (!ok)
             report_uninit(x, in, lane, &w, address + lo, hi - lo);
     }
-    if (w.space == STITCH__SIM_SHARED && x->check_shared)
-        stitch__race_shared(x, in, w.owner, lane, (uint32_t)w.offset, hi - lo, false, atomic);
-    else if (w.space == STITCH__SIM_GLOBAL && x->check_global)
+    bool raced = w.space == STITCH__SIM_SHARED && x->check_shared &&
+                 stitch__race_shared(x, in, w.owner, lane, (uint32_t)w.offset, hi - lo, false, atomic);
+    if (in_flight && !raced)
+        stitch__report_unwaited(x, in, lane, false, w.offset, hi - lo, &copy);
+    if (w.space == STITCH__SIM_GLOBAL && x->check_global)
         stitch__race_global(x, in, w.alloc, lane, w.offset, hi - lo, false, atomic, NULL);
     return true;
 }

@@ -76,7 +76,7 @@ static bool fast_shared_load(stitch__exec *x, const stitch__instr *in)
 {
     stitch__block *b = x->block;
     uint32_t a[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in);
-    if (in->flags & STITCH__IN_VOLATILE || in->bytes_mask || b->shared_end < STITCH__SIM_SHARED_START + step ||
+    if (in->flags & STITCH__IN_VOLATILE || in->bytes_mask || b->far || b->shared_end < STITCH__SIM_SHARED_START + step ||
         !shared_offsets(x, in, stitch__operand(x, in->o[4]), a, b->rank) ||
         !in_range(a, STITCH__SIM_SHARED_START, b->shared_end - step, step))
         return false;
@@ -121,7 +121,7 @@ static bool fast_shared_store(stitch__exec *x, const stitch__instr *in)
 {
     stitch__block *b = x->block;
     uint32_t a[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in), each = step >> x->shared_shift;
-    if (in->flags & STITCH__IN_VOLATILE || b->shared_end < STITCH__SIM_SHARED_START + step ||
+    if (in->flags & STITCH__IN_VOLATILE || b->far || b->shared_end < STITCH__SIM_SHARED_START + step ||
         !shared_offsets(x, in, stitch__operand(x, in->o[0]), a, b->rank) ||
         !in_range(a, STITCH__SIM_SHARED_START, b->shared_end - step, step))
         return false;

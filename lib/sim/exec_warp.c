@@ -16,31 +16,28 @@ static void put32(stitch__exec *x, uint32_t o, const uint32_t *v, uint32_t mask)
         d[i] = mask >> i & 1 ? v[i] : d[i];
 }
 
+static void fill32(stitch__exec *x, uint32_t o, uint32_t v, uint32_t mask)
+{
+    uint32_t *d = (uint32_t *)(void *)(x->regs + o);
+    for (int i = 0; i < 32; i++)
+        d[i] = mask >> i & 1 ? v : d[i];
+}
+
 static void put_pred(stitch__exec *x, uint32_t o, uint32_t v, uint32_t mask)
 {
     uint32_t *d = (uint32_t *)(void *)(x->regs + o);
     *d = (*d & ~mask) | (v & mask);
 }
 
-/* The mask of members, and whether the lanes that are here belong to it. */
-static uint32_t member_mask(stitch__exec *x, const stitch__instr *in, uint32_t o, uint32_t mask)
-{
-    uint32_t members = ((const uint32_t *)stitch__operand(x, o))[first(mask)];
-    if (mask & ~members && x->check_sync)
-        stitch__report(x, STITCH__SIM_INACTIVE_LANE, in, first(mask & ~members), STITCH__SIM_GENERIC, 0, 0,
-                       "lanes 0x%08x execute it, but its mask is 0x%08x", mask, members);
-    return members;
-}
-
 int stitch__exec_shfl(stitch__exec *x, const stitch__instr *in, uint32_t mask)
 {
-    uint32_t here, members = member_mask(x, in, in->more[0], mask);
-    int rc = stitch__sync_lanes(x, in, mask, members, &here);
+    stitch__groups g;
+    int rc = stitch__sync_groups(x, in, mask, in->more[0], &g);
     if (rc == STITCH__RUN_PARK)
         return rc;
     const uint32_t *a = stitch__operand(x, in->o[2]), *b = stitch__operand(x, in->o[3]),
                    *c = stitch__operand(x, in->o[4]);
-    uint32_t r[32], p = 0, lost = 0;
+    uint32_t r[32], from[32], p = 0;
     for (uint32_t i = 0; i < 32; i++) {
         uint32_t seg = c[i] >> 8 & 31, top = (i & seg) | (c[i] & 31 & ~seg), bottom = i & seg, j;
         bool ok;
@@ -62,54 +59,50 @@ int stitch__exec_shfl(stitch__exec *x, const stitch__instr *in, uint32_t mask)
             ok = j <= top;
             break;
         }
-        if (!ok)
-            j = i;
-        r[i] = a[j & 31];
+        from[i] = (ok ? j : i) & 31;
+        r[i] = a[from[i]];
         p |= (uint32_t)ok << i;
-        if (here >> i & 1 && !(here >> (j & 31) & 1)) {
-            lost |= 1u << i;
-            r[i] = 0;
-        }
     }
-    if (lost && x->check_sync)
-        stitch__report(x, STITCH__SIM_INACTIVE_LANE, in, first(lost), STITCH__SIM_GENERIC, 0, 0,
-                       "lanes 0x%08x read a lane that is not here; active: 0x%08x", lost, here);
-    put32(x, in->o[0], r, here);
+    for (uint32_t k = 0; k < g.count; k++) {
+        uint32_t group = g.lanes[k], lost = 0;
+        for (uint32_t i = 0; i < 32; i++)
+            lost |= (group & ~(group >> from[i] & 1 ? ~0u : 0)) & 1u << i;
+        for (uint32_t m = lost; m; m &= m - 1)
+            r[first(m)] = 0;
+        if (lost && x->check_sync)
+            stitch__report(x, STITCH__SIM_INACTIVE_LANE, in, first(lost), STITCH__SIM_GENERIC, 0, 0,
+                           "lanes 0x%08x read a lane that does not take part; 0x%08x do", lost, group);
+    }
+    put32(x, in->o[0], r, g.all);
     if (in->o[1])
-        put_pred(x, in->o[1], p, here);
+        put_pred(x, in->o[1], p, g.all);
     return stitch__sync_done(x, in, rc);
 }
 
 int stitch__exec_vote(stitch__exec *x, const stitch__instr *in, uint32_t mask)
 {
-    uint32_t here, members = member_mask(x, in, in->o[2], mask);
-    int rc = stitch__sync_lanes(x, in, mask, members, &here);
+    stitch__groups g;
+    int rc = stitch__sync_groups(x, in, mask, in->o[2], &g);
     if (rc == STITCH__RUN_PARK)
         return rc;
-    uint32_t p = *(const uint32_t *)stitch__operand(x, in->o[1]) & here, r[32];
-    bool yes = in->sub == STITCH__VOTE_ALL ? p == here : in->sub == STITCH__VOTE_ANY ? p != 0 : p == 0 || p == here;
-    if (in->sub == STITCH__VOTE_BALLOT) {
-        for (int i = 0; i < 32; i++)
-            r[i] = p;
-        put32(x, in->o[0], r, here);
-    } else {
-        put_pred(x, in->o[0], yes ? ~0u : 0, here);
+    uint32_t votes = *(const uint32_t *)stitch__operand(x, in->o[1]);
+    for (uint32_t k = 0; k < g.count; k++) {
+        uint32_t here = g.lanes[k], p = votes & here;
+        bool yes = in->sub == STITCH__VOTE_ALL ? p == here : in->sub == STITCH__VOTE_ANY ? p != 0 : p == 0 || p == here;
+        if (in->sub == STITCH__VOTE_BALLOT)
+            fill32(x, in->o[0], p, here);
+        else
+            put_pred(x, in->o[0], yes ? ~0u : 0, here);
     }
     return stitch__sync_done(x, in, rc);
 }
 
-int stitch__exec_match(stitch__exec *x, const stitch__instr *in, uint32_t mask)
+static void match_group(stitch__exec *x, const stitch__instr *in, const uint8_t *a, uint32_t here)
 {
-    uint32_t here, members = member_mask(x, in, in->o[3], mask);
-    int rc = stitch__sync_lanes(x, in, mask, members, &here);
-    if (rc == STITCH__RUN_PARK)
-        return rc;
-    const void *a = stitch__operand(x, in->o[2]);
     uint32_t r[32] = {0}, all = 1;
     for (uint32_t i = 0; i < 32; i++)
         for (uint32_t k = 0; k < 32 && here >> i & 1; k++)
-            if (here >> k & 1 && memcmp((const uint8_t *)a + (size_t)i * in->size,
-                                        (const uint8_t *)a + (size_t)k * in->size, in->size) == 0)
+            if (here >> k & 1 && memcmp(a + (size_t)i * in->size, a + (size_t)k * in->size, in->size) == 0)
                 r[i] |= 1u << k;
     for (uint32_t i = 0; i < 32; i++)
         all &= !(here >> i & 1) || r[i] == here;
@@ -119,6 +112,18 @@ int stitch__exec_match(stitch__exec *x, const stitch__instr *in, uint32_t mask)
     put32(x, in->o[0], r, here);
     if (in->o[1])
         put_pred(x, in->o[1], all ? ~0u : 0, here);
+}
+
+int stitch__exec_match(stitch__exec *x, const stitch__instr *in, uint32_t mask)
+{
+    stitch__groups g;
+    int rc = stitch__sync_groups(x, in, mask, in->o[3], &g);
+    if (rc == STITCH__RUN_PARK)
+        return rc;
+    uint8_t a[256]; /* the result may take the operand's place */
+    memcpy(a, stitch__operand(x, in->o[2]), (size_t)32 * in->size);
+    for (uint32_t k = 0; k < g.count; k++)
+        match_group(x, in, a, g.lanes[k]);
     return stitch__sync_done(x, in, rc);
 }
 
@@ -133,15 +138,15 @@ int stitch__exec_activemask(stitch__exec *x, const stitch__instr *in, uint32_t m
 
 int stitch__exec_elect(stitch__exec *x, const stitch__instr *in, uint32_t mask)
 {
-    uint32_t here, members = member_mask(x, in, in->o[2], mask), r[32];
-    int rc = stitch__sync_lanes(x, in, mask, members, &here);
+    stitch__groups g;
+    int rc = stitch__sync_groups(x, in, mask, in->o[2], &g);
     if (rc == STITCH__RUN_PARK)
         return rc;
-    for (int i = 0; i < 32; i++)
-        r[i] = first(here);
-    put32(x, in->o[0], r, here);
-    if (in->o[1])
-        put_pred(x, in->o[1], here & -here, here);
+    for (uint32_t k = 0; k < g.count; k++) {
+        fill32(x, in->o[0], first(g.lanes[k]), g.lanes[k]);
+        if (in->o[1])
+            put_pred(x, in->o[1], g.lanes[k] & -g.lanes[k], g.lanes[k]);
+    }
     return stitch__sync_done(x, in, rc);
 }
 
@@ -166,17 +171,20 @@ static uint32_t combine(uint8_t op, uint8_t num, uint32_t a, uint32_t b, int64_t
 
 int stitch__exec_redux(stitch__exec *x, const stitch__instr *in, uint32_t mask)
 {
-    uint32_t here, members = member_mask(x, in, in->o[2], mask), r[32];
-    int rc = stitch__sync_lanes(x, in, mask, members, &here);
+    stitch__groups g;
+    int rc = stitch__sync_groups(x, in, mask, in->o[2], &g);
     if (rc == STITCH__RUN_PARK)
         return rc;
     const uint32_t *a = stitch__operand(x, in->o[1]);
-    uint32_t clear = in->imm & 1 ? 0x7fffffffu : ~0u, v = a[first(here)] & clear;
-    for (uint32_t m = here & (here - 1); m; m &= m - 1)
-        v = combine(in->sub, in->sub2, v, a[first(m)] & clear, in->imm);
-    for (int i = 0; i < 32; i++)
-        r[i] = v;
-    put32(x, in->o[0], r, here);
+    uint32_t clear = in->imm & 1 ? 0x7fffffffu : ~0u, result[32];
+    for (uint32_t k = 0; k < g.count; k++) {
+        uint32_t here = g.lanes[k], v = a[first(here)] & clear;
+        for (uint32_t m = here & (here - 1); m; m &= m - 1)
+            v = combine(in->sub, in->sub2, v, a[first(m)] & clear, in->imm);
+        result[k] = v;
+    }
+    for (uint32_t k = 0; k < g.count; k++)
+        fill32(x, in->o[0], result[k], g.lanes[k]);
     return stitch__sync_done(x, in, rc);
 }
 

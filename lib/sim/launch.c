@@ -111,7 +111,7 @@ static bool block_begin(stitch__exec *x, stitch__block *b, uint64_t linear, stit
     b->seq = (uint32_t)(linear + 1) & 0xffffff;
     b->cluster = cluster;
     b->rank = rank;
-    b->done = b->killed = b->partial = false;
+    b->done = b->killed = b->partial = b->far = false;
     b->executed = 0;
     b->acquired = 0;
     b->live_warps = b->warp_count;
@@ -119,14 +119,7 @@ static bool block_begin(stitch__exec *x, stitch__block *b, uint64_t linear, stit
     memset(b->barrier, 0, sizeof(b->barrier));
     memset(b->released, 0, sizeof(b->released));
     memset(b->shared_init, 0, (b->shared_end / 64 + 2) * 8);
-    if (b->time > TIME_MAX) {
-        b->time = 0;
-        if (b->race.w)
-            memset(b->race.w, 0, (((size_t)b->shared_end >> x->shared_shift) + 64) * 24 + b->race.words * 24);
-    }
-    if (b->partial || b->time == 0)
-        memset(b->seen, 0, STITCH__MAX_WARPS * sizeof(*b->seen));
-    b->full = ++b->time;
+    b->full = stitch__tick(b);
     if (b->race.wrote)
         memset(b->race.wrote, 0, b->race.words * 24);
     for (uint32_t i = 0; i < b->warp_count; i++) {
@@ -226,7 +219,7 @@ static bool block_turn(stitch__exec *x, stitch__block *b, bool *polled)
             block_kill(x, b);
             return true;
         }
-        if (b->time > (1u << 26) - 1000) { /* the keys hold no more: forget what was recorded */
+        if (b->cluster->time > (1u << 26) - 1000) { /* the keys hold no more: forget what was recorded */
             x->check_shared = x->check_global = false;
         }
     }
@@ -288,6 +281,19 @@ static bool next_unit(stitch__exec *x, uint64_t *number)
     return true;
 }
 
+/* Time begins again before the keys hold no more: what was recorded is forgotten. */
+static void reset_time(stitch__exec *x, stitch__cluster *c)
+{
+    c->time = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        stitch__block *b = c->blocks[i];
+        if (b && b->race.w)
+            memset(b->race.w, 0, (((size_t)b->shared_end >> x->shared_shift) + 64) * 24 + b->race.words * 24);
+        if (b)
+            memset(b->seen, 0, STITCH__MAX_WARPS * sizeof(*b->seen));
+    }
+}
+
 static bool unit_begin(stitch__exec *x, unit *u, uint64_t number)
 {
     const stitch__sim_launch *l = x->launch;
@@ -297,6 +303,13 @@ static bool unit_begin(stitch__exec *x, unit *u, uint64_t number)
     u->number = number;
     u->cluster.count = count;
     u->cluster.arrived = u->cluster.phase = 0;
+    if (u->cluster.time > TIME_MAX)
+        reset_time(x, &u->cluster);
+    for (uint32_t i = 0; i < 16; i++) {
+        u->cluster.released[i] = u->cluster.time;
+        for (uint32_t k = 0; k < 16; k++)
+            u->cluster.seen[i][k] = u->cluster.time;
+    }
     uint64_t nx = l->grid[0] / c[0], ny = l->grid[1] / c[1];
     uint64_t cx = number % nx, cy = number / nx % ny, cz = number / nx / ny;
     for (uint32_t i = 0; i < count; i++) {

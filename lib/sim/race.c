@@ -9,9 +9,12 @@
  *   - by the same warp before its last __syncwarp(),
  *   - by another warp before a time that the present warp has seen (barriers of some threads, mbarriers, fences with
  *     atomics),
- *   - by another block that released it (a fence of device scope) while the present block has acquired since.
- * The last rule is generous: which flag was read is not looked at. That can miss a race, but reports none that is not.
- * MULTILANE, MULTIWARP and MULTIBLOCK say that more threads than the one in the key have read the granule.
+ *   - by another block of its cluster before a time that the present block has seen (cluster barriers, mbarriers,
+ * fences),
+ *   - in global memory, by another block that released it (a fence of device scope) while the present block has
+ * acquired since. The last rule is generous: which flag was read is not looked at. That can miss a race, but reports
+ * none that is not. MULTILANE, MULTIWARP and MULTIBLOCK say that more threads than the one in the key have read the
+ * granule.
  */
 #include "sim/exec.h"
 #include "sim/job.h"
@@ -90,22 +93,23 @@ void stitch__race_expand(stitch__race_log *log, uint64_t line)
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
-static uint32_t tick(stitch__block *b)
+uint32_t stitch__tick(stitch__block *b)
 {
-    return ++b->time;
+    return ++b->cluster->time;
 }
 
 void stitch__time_warp(stitch__exec *x)
 {
-    x->warp->clock = tick(x->block);
+    x->warp->clock = stitch__tick(x->block);
 }
 
 void stitch__time_release(stitch__exec *x, bool others)
 {
     stitch__block *b = x->block;
-    uint32_t now = tick(b);
+    uint32_t now = stitch__tick(b);
     b->released[x->warp->index] = now;
     x->warp->clock = now;
+    b->cluster->released[b->rank] = now;
     if (others && x->talks)
         stitch__job_release(x, now);
 }
@@ -114,8 +118,12 @@ void stitch__time_acquire(stitch__exec *x, bool others)
 {
     stitch__block *b = x->block;
     for (uint32_t w = 0; w < b->warp_count; w++)
-        if (b->released[w] > b->seen[x->warp->index][w])
+        if (b->released[w] > b->seen[x->warp->index][w]) {
             b->seen[x->warp->index][w] = b->released[w];
+            b->partial |= b->released[w] > b->full && w != x->warp->index;
+        }
+    for (uint32_t k = 0; k < b->cluster->count; k++)
+        b->cluster->seen[b->rank][k] = b->cluster->released[k];
     if (others)
         b->acquired = 1;
 }
@@ -142,39 +150,91 @@ static bool ordered(const stitch__exec *x, uint64_t e, uint32_t lane)
     return clock < x->warp->clock || (!(e & STITCH__KEY_MULTILANE) && ((e >> STITCH__KEY_LANE_SHIFT) & 31) == lane);
 }
 
-void stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block *owner, uint32_t lane, uint32_t offset,
+/* Which flags of the read record `r` the record of a read by `mine`, of the same block, keeps or gets: those that tell
+ * of reads that nothing orders before this one. */
+static uint64_t others(const stitch__exec *x, uint64_t r, uint64_t mine)
+{
+    if (!r || (r & STITCH__KEY_CLOCK) < x->block->full)
+        return 0;
+    uint64_t flags = r & STITCH__KEY_MULTIWARP;
+    if ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
+        return flags | STITCH__KEY_MULTIWARP;
+    if ((r ^ mine) & STITCH__KEY_CLOCK)
+        return flags;
+    return flags | ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31 ? STITCH__KEY_MULTILANE : r & STITCH__KEY_MULTILANE);
+}
+
+/* The same where another block of the cluster may be involved. */
+static bool ordered_shared(const stitch__exec *x, uint64_t e, uint32_t lane)
+{
+    const stitch__cluster *c = x->block->cluster;
+    uint32_t seq = (uint32_t)(e >> STITCH__KEY_BLOCK_SHIFT);
+    if (seq == x->block->seq)
+        return ordered(x, e, lane);
+    for (uint32_t k = 0; k < c->count; k++)
+        if (c->blocks[k]->seq == seq)
+            return (e & STITCH__KEY_CLOCK) < c->seen[x->block->rank][k];
+    return true; /* of a block that had this memory before */
+}
+
+/* What a read by `mine` leaves of the read record `r`. Of reads by two blocks that nothing orders, the one by another
+ * block than the memory's own counts. */
+static uint64_t merge_shared(const stitch__exec *x, const stitch__block *owner, uint64_t r, uint64_t mine,
+                             uint32_t lane)
+{
+    if (r && (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT)
+        return x->block != owner || ordered_shared(x, r, lane) ? mine : r;
+    return mine | others(x, r, mine);
+}
+
+static void note_write(stitch__block *owner, uint32_t g, uint32_t shift, uint64_t mine, uint32_t pc)
+{
+    uint32_t line = (g << shift) >> 6;
+    owner->race.wrote[line >> 6] |= UINT64_C(1) << (line & 63);
+    owner->race.w[g] = mine;
+    owner->race.wpc[g] = pc;
+}
+
+bool stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block *owner, uint32_t lane, uint32_t offset,
                          uint32_t size, bool write, bool atomic)
 {
-    if (owner != x->block || !owner->race.w)
-        return; /* other blocks of a cluster: cluster barriers are not followed */
+    bool raced = false;
+    if (!owner->race.w)
+        return false;
     uint64_t mine = key_of(x, lane) | (atomic ? STITCH__KEY_ATOMIC : 0);
     uint32_t pc = stitch__pc(x, in), from = offset >> x->shared_shift, to = (offset + size - 1) >> x->shared_shift;
+    owner->far |= owner != x->block;
     for (uint32_t g = from; g <= to; g++) {
         uint64_t w = owner->race.w[g], r = owner->race.r[g];
         bool both = atomic && w & STITCH__KEY_ATOMIC;
-        if (w && !both && !ordered(x, w, lane))
-            stitch__report_race(x, STITCH__SIM_SHARED_RACE, in, lane, write, STITCH__SIM_SHARED, offset, size, NULL, w,
-                                owner->race.wpc[g], true);
-        else if (write && r && !(atomic && r & STITCH__KEY_ATOMIC) && !ordered(x, r, lane))
-            stitch__report_race(x, STITCH__SIM_SHARED_RACE, in, lane, write, STITCH__SIM_SHARED, offset, size, NULL, r,
-                                owner->race.rpc[g], false);
-        uint32_t line = (g << x->shared_shift) >> 6;
-        (write ? owner->race.wrote : owner->race.read)[line >> 6] |= UINT64_C(1) << (line & 63);
+        bool after_write = w && !both && !ordered_shared(x, w, lane);
+        bool after_read =
+            !after_write && write && r && !(atomic && r & STITCH__KEY_ATOMIC) && !ordered_shared(x, r, lane);
+        if (after_write || after_read)
+            stitch__report_race(x, STITCH__SIM_SHARED_RACE, in, lane, write, STITCH__SIM_SHARED, offset, size, NULL,
+                                after_write ? w : r, (after_write ? owner->race.wpc : owner->race.rpc)[g], after_write);
+        raced |= after_write || after_read;
         if (write) {
-            owner->race.w[g] = mine;
-            owner->race.wpc[g] = pc;
-        } else {
-            uint64_t flags = 0;
-            if ((r & STITCH__KEY_CLOCK) >= owner->full && ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 0x3ff)) {
-                flags = r & STITCH__KEY_MULTIWARP;
-                flags |= ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31) ? STITCH__KEY_MULTIWARP : STITCH__KEY_MULTILANE;
-            } else if ((r & STITCH__KEY_CLOCK) >= owner->full) {
-                flags = r & (STITCH__KEY_MULTIWARP | STITCH__KEY_MULTILANE);
-            }
-            owner->race.r[g] = mine | flags;
-            owner->race.rpc[g] = pc;
+            note_write(owner, g, x->shared_shift, mine, pc);
+            continue;
         }
+        uint32_t line = (g << x->shared_shift) >> 6;
+        uint64_t next = merge_shared(x, owner, r, mine, lane);
+        owner->race.read[line >> 6] |= UINT64_C(1) << (line & 63);
+        owner->race.r[g] = next;
+        if (next != r)
+            owner->race.rpc[g] = pc;
     }
+    return raced;
+}
+
+void stitch__race_wrote(stitch__exec *x, const stitch__instr *in, stitch__block *owner, uint32_t lane, uint32_t offset,
+                        uint32_t size)
+{
+    if (!owner->race.w)
+        return;
+    for (uint32_t g = offset >> x->shared_shift; g <= (offset + size - 1) >> x->shared_shift; g++)
+        note_write(owner, g, x->shared_shift, key_of(x, lane), stitch__pc(x, in));
 }
 
 /* ---- global memory ----------------------------------------------------------------------------------------------- */
@@ -197,15 +257,7 @@ static uint64_t merge_read(const stitch__exec *x, uint64_t r, uint64_t mine)
 {
     if (r && (r ^ mine) >> STITCH__KEY_BLOCK_SHIFT)
         return r & STITCH__KEY_MULTIBLOCK && !x->talks ? r : mine | STITCH__KEY_MULTIBLOCK;
-    uint64_t flags = r & STITCH__KEY_MULTIBLOCK;
-    if (r && (r & STITCH__KEY_CLOCK) >= x->block->full) {
-        flags |= r & (STITCH__KEY_MULTIWARP | STITCH__KEY_MULTILANE);
-        if ((r ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
-            flags |= STITCH__KEY_MULTIWARP;
-        else if ((r ^ mine) >> STITCH__KEY_LANE_SHIFT & 31)
-            flags |= STITCH__KEY_MULTILANE;
-    }
-    return mine | flags;
+    return mine | (r & STITCH__KEY_MULTIBLOCK) | others(x, r, mine);
 }
 
 void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_alloc *a, uint32_t lane, uint64_t offset,

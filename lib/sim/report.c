@@ -243,15 +243,37 @@ void stitch__report_race(stitch__exec *x, stitch__sim_fault kind, const stitch__
     if (other_pc < f->code_count && f->code[other_pc].place)
         r.second.place = &f->module->places[f->code[other_pc].place];
     uint32_t seq = (uint32_t)(other_key >> STITCH__KEY_BLOCK_SHIFT);
-    if (seq == x->block->seq || !a)
-        memcpy(r.second.block, x->block->id, sizeof(r.second.block));
-    else
-        stitch__job_block_id(x->job, seq, r.second.block);
+    stitch__job_block_id(x->job, seq, r.second.block);
     uint32_t warp = (uint32_t)(other_key >> STITCH__KEY_WARP_SHIFT) & 31;
     thread_id(x, warp, (uint32_t)(other_key >> STITCH__KEY_LANE_SHIFT) & 31, r.second.thread);
     r.second.atomic = other_key & STITCH__KEY_ATOMIC;
-    if (seq == x->block->seq && warp == x->warp->index)
+    /* The record keeps the last of several readers; if that is this thread itself, it does not say who the others are.
+     */
+    r.second.unknown = memcmp(r.second.block, r.first.block, sizeof(r.first.block)) == 0 &&
+                       memcmp(r.second.thread, r.first.thread, sizeof(r.first.thread)) == 0;
+    if (r.second.unknown)
+        snprintf(r.detail, sizeof(r.detail), "the other thread is in %s",
+                 other_key & STITCH__KEY_MULTIBLOCK  ? "another block"
+                 : other_key & STITCH__KEY_MULTIWARP ? "another warp of the block"
+                                                     : "the same warp: __syncwarp() would order them");
+    else if (seq == x->block->seq && warp == x->warp->index)
         snprintf(r.detail, sizeof(r.detail), "both threads are in one warp: __syncwarp() would order them");
+    keep(x, &r);
+}
+
+void stitch__report_unwaited(stitch__exec *x, const stitch__instr *in, uint32_t lane, bool write, uint64_t address,
+                             uint32_t size, const stitch__pending *copy)
+{
+    stitch__sim_report r;
+    fill(x, &r, STITCH__SIM_ASYNC_NOT_WAITED, in, lane, STITCH__SIM_SHARED, address, size, write);
+    if (size)
+        name_shared(x, &r, address);
+    r.distance = 0;
+    r.has_second = true;
+    r.second.write = true;
+    r.second.place = copy->in->place ? &copy->f->module->places[copy->in->place] : NULL;
+    memcpy(r.second.block, copy->block->id, sizeof(r.second.block));
+    thread_id(x, copy->warp, copy->lane, r.second.thread);
     keep(x, &r);
 }
 
@@ -275,6 +297,10 @@ static void put_place(stitch__buf *out, const stitch__sim_place *p)
 
 static void put_who(stitch__buf *out, const stitch__sim_access *a)
 {
+    if (a->unknown) {
+        stitch__buf_puts(out, "another thread");
+        return;
+    }
     stitch__buf_printf(out,
                        "thread (%" PRIu32 ",%" PRIu32 ",%" PRIu32 ") of block (%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")",
                        a->thread[0], a->thread[1], a->thread[2], a->block[0], a->block[1], a->block[2]);
@@ -320,12 +346,17 @@ void stitch__sim_report_text(stitch__buf *out, const stitch__sim_report *r, cons
     if (r->has_second) {
         stitch__buf_puts(out, "; ");
         put_who(out, &r->second);
-        stitch__buf_printf(out, " %s it", r->second.write ? "wrote" : "read");
+        bool async = r->kind == STITCH__SIM_ASYNC_NOT_WAITED;
+        stitch__buf_puts(out, async               ? " began it"
+                              : r->second.unknown ? " read it too, and this one last"
+                              : r->second.write   ? " wrote it"
+                                                  : " read it");
         if (r->second.place) {
             stitch__buf_puts(out, " at ");
             put_place(out, r->second.place);
         }
-        stitch__buf_puts(out, " with no barrier between");
+        if (!async)
+            stitch__buf_puts(out, " with no barrier between");
     }
     if (r->detail[0])
         stitch__buf_printf(out, " (%s)", r->detail);

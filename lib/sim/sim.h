@@ -143,6 +143,7 @@ typedef struct stitch__sim_access {
     const stitch__sim_place *place; /* may be NULL */
     uint32_t block[3], thread[3];
     bool write, atomic;
+    bool unknown; /* another thread than that of the other side, but not known which: block and thread are not its own */
 } stitch__sim_access;
 
 /* One finding. Findings with the same kind and places are counted once, the first one is kept. */
@@ -156,7 +157,7 @@ typedef struct stitch__sim_report {
     uint64_t buffer_size;      /* 0 if no buffer is known */
     char buffer[64];           /* "" if unknown; "shared variable s" for shared memory */
     stitch__sim_access first;  /* the access that was wrong, or that completed a race */
-    stitch__sim_access second; /* the other side of a race; second.place NULL where unknown */
+    stitch__sim_access second; /* the other side of a race, or what began an asynchronous operation */
     bool has_second;
     uint64_t count;            /* how often it happened, lanes counted singly */
     char detail[160];          /* more words, may be "" */

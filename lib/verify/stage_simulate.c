@@ -99,8 +99,14 @@ static void put_finding(stitch__buf *b, const stitch__verify *v, const stitch__s
             stitch__buf_printf(b, ", byte %" PRIu64, r->offset);
     }
     if (r->has_second) {
-        stitch__buf_printf(b, "; the other %s is by ", r->second.write ? "write" : "read");
-        put_thread(b, &r->second);
+        if (r->kind == STITCH__SIM_ASYNC_NOT_WAITED)
+            stitch__buf_puts(b, "; begun by ");
+        else if (r->second.unknown)
+            stitch__buf_puts(b, "; another thread reads it too, and this one last");
+        else
+            stitch__buf_printf(b, "; the other %s is by ", r->second.write ? "write" : "read");
+        if (!r->second.unknown)
+            put_thread(b, &r->second);
         put_place(b, r->second.place);
     }
     if (*r->detail)

@@ -11,7 +11,7 @@ extern "C" __global__ void planted_copy_not_waited(float *out, const float *in, 
     __shared__ float s[64];
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     unsigned to = (unsigned)__cvta_generic_to_shared(&s[threadIdx.x]);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(in + i) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(in + i) : "memory"); // planted
     asm volatile("cp.async.commit_group;" ::: "memory");
     __syncthreads();
     out[i] = s[threadIdx.x ^ 1]; // planted
