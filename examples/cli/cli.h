@@ -14,7 +14,7 @@
 /* Exit codes; `stitch --help` prints them. */
 enum {
     EXIT_OK = 0,          /* done; for run and verify: the program is correct (and the target reached) */
-    EXIT_NOT_CORRECT = 1, /* no correct program, or the target was missed */
+    EXIT_NOT_CORRECT = 1, /* no correct program, the target was missed; for admit: the task is degenerate */
     EXIT_USAGE = 2,       /* bad arguments or bad input files */
     EXIT_ENVIRONMENT = 3, /* no device, missing library, device fault */
     EXIT_MODEL = 4,       /* the model failed: endpoint, budget, recording */
@@ -33,7 +33,7 @@ typedef struct cli_options {
     const char *models[4]; /* by stitch_role */
     const char *record;
     const char *attempts_dir;
-    long attempts, candidates, plans, trials, iterations;
+    long attempts, candidates, plans, trials, iterations, runs;
     long long budget_tokens;
     double budget_cost, target;
     unsigned long long seed;
@@ -75,6 +75,7 @@ int cli_load_program(cli *c, stitch_program **program);
 
 int cli_run(cli *c);
 int cli_verify(cli *c);
+int cli_admit(cli *c);
 int cli_compile(cli *c);
 int cli_doctor(cli *c);
 

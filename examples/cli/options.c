@@ -17,6 +17,7 @@ static const char help_main[] =
     "Commands\n"
     "  run       plan, code, verify, until the target or the budget is reached\n"
     "  verify    check and time one program against a task\n"
+    "  admit     check a task: would a cheap answer pass for a right one?\n"
     "  compile   check and compile one program without a GPU; with -o, save it as one file\n"
     "  doctor    what was found on this machine, and what is missing\n"
     "  help COMMAND\n"
@@ -31,7 +32,7 @@ static const char help_main[] =
     "\n"
     "Exit codes\n"
     "  0    done; for run and verify: the program is correct (and reached --target, if given)\n"
-    "  1    no correct program, or the target was missed\n"
+    "  1    no correct program, or the target was missed; for admit: the task is degenerate\n"
     "  2    bad arguments or bad input\n"
     "  3    no device, a missing library, or a device fault\n"
     "  4    the model failed: endpoint, credentials, budget, recording\n"
@@ -67,6 +68,16 @@ static const char help_verify[] = "usage: stitch verify --task TASK.json (PROGRA
                                   "  --seed N         repeat a report's inputs\n"
                                   "  -o, --out FILE   save the program with its compiled code\n";
 
+static const char help_admit[] =
+    "usage: stitch admit --task TASK.json [OPTIONS]\n"
+    "\n"
+    "Runs the task's reference and asks which wrong answers its tolerance would take for right: zeros, means, the\n"
+    "output for other inputs, the inputs, elements in another order; and which inputs and weights matter at all\n"
+    "(docs/task-format.md, \"Degenerate tasks\").\n"
+    "\n"
+    "  --runs N         at most N runs of the reference, at least 4 (8 + the number of inputs)\n"
+    "  --seed N         repeat an admission's contents\n";
+
 static const char help_compile[] =
     "usage: stitch compile [--task TASK.json] (PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json) "
     "[OPTIONS]\n"
@@ -97,6 +108,7 @@ enum {
     OPT_TRIALS,
     OPT_ITERATIONS,
     OPT_SEED,
+    OPT_RUNS,
     OPT_REPLY,
     OPT_SOURCE,
     OPT_PLAN,
@@ -126,6 +138,7 @@ static const struct option long_options[] = {
     {"trials", required_argument, NULL, OPT_TRIALS},
     {"iterations", required_argument, NULL, OPT_ITERATIONS},
     {"seed", required_argument, NULL, OPT_SEED},
+    {"runs", required_argument, NULL, OPT_RUNS},
     {"reply", required_argument, NULL, OPT_REPLY},
     {"source", required_argument, NULL, OPT_SOURCE},
     {"plan", required_argument, NULL, OPT_PLAN},
@@ -137,7 +150,11 @@ static const char *help_of(const char *command)
 {
     static const struct {
         const char *name, *text;
-    } texts[] = {{"run", help_run}, {"verify", help_verify}, {"compile", help_compile}, {"doctor", help_doctor}};
+    } texts[] = {{"run", help_run},
+                 {"verify", help_verify},
+                 {"admit", help_admit},
+                 {"compile", help_compile},
+                 {"doctor", help_doctor}};
     for (size_t i = 0; command && i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (strcmp(texts[i].name, command) == 0)
             return texts[i].text;
@@ -201,6 +218,7 @@ static bool apply(cli_options *o, int option, const char *value)
     case OPT_CANDIDATES: return take_count(value, 64, &o->candidates);
     case OPT_TRIALS: return take_count(value, 1000, &o->trials);
     case OPT_ITERATIONS: return take_count(value, 100000, &o->iterations);
+    case OPT_RUNS: return take_count(value, 100000, &o->runs);
     case OPT_TARGET: return take_double(value, &o->target);
     case OPT_COST: return take_double(value, &o->budget_cost);
     case OPT_TOKENS:
@@ -262,13 +280,13 @@ int cli_parse(cli_options *o, int argc, char **argv)
         if (!apply(o, option, optarg))
             return usage(o->command, "not a valid value", optarg);
     }
-    if (optind < argc && strcmp(o->command, "run") != 0 && strcmp(o->command, "doctor") != 0)
+    if (optind < argc && (strcmp(o->command, "verify") == 0 || strcmp(o->command, "compile") == 0))
         o->program = argv[optind++];
     if (optind < argc)
         return usage(o->command, "unexpected argument", argv[optind]);
     if (strcmp(o->command, "run") == 0 && (!o->task || !o->models[STITCH_ROLE_CODER]))
         return usage(o->command, "--task and --model are needed", NULL);
-    if (strcmp(o->command, "verify") == 0 && !o->task)
+    if ((strcmp(o->command, "verify") == 0 || strcmp(o->command, "admit") == 0) && !o->task)
         return usage(o->command, "--task is needed", NULL);
     if (strcmp(o->command, "verify") == 0 || strcmp(o->command, "compile") == 0) {
         int given = !!o->program + !!o->reply + (o->source || o->plan_file);

@@ -105,11 +105,14 @@ typedef struct stitch_report_summary {
     uint64_t workspace_bytes;
     uint64_t launches;
     uint64_t seed;
+    /** 1: the task cannot tell a right program from a cheap answer (the report says why), so that a verdict on it means
+     *  nothing; speedup is 0 then. */
+    int32_t degenerate;
 } stitch_report_summary;
 
 #define STITCH_REPORT_SUMMARY_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(stitch_report_summary), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                      \
+        sizeof(stitch_report_summary), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                   \
     }
 
 STITCH_API int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out);
@@ -125,6 +128,59 @@ STITCH_API int stitch_report_feedback(const stitch_report *r, size_t max_bytes, 
 /** Identifies what the feedback says apart from measured figures (stages, statuses, diagnostics). Owned by the report.
  */
 STITCH_API const char *stitch_report_fingerprint(const stitch_report *r);
+
+/* ---- admission of tasks ------------------------------------------------------------------------------------------ */
+
+/** Whether a task can tell a right program from a cheap answer. Immutable; may be read from several threads.
+ *  @since 0.1.0 */
+typedef struct stitch_admission stitch_admission;
+
+typedef struct stitch_admit_options {
+    size_t struct_size;
+    uint64_t seed; /**< of all contents, to repeat a result; 0: a fresh one from the system */
+    /** An output must move by more than this many times the tolerance from draw to draw (integers: once). 0: 10. */
+    double spread_factor;
+    /** Bound on the runs of the reference, at least 4; 0: 8 + the number of inputs. Weights that the rest does not
+     *  suffice for are drawn again in groups. A run of a task with states is three steps. */
+    int32_t max_runs;
+    int32_t reserved;
+    const stitch_op *ops; /**< host operators that the reference may use */
+    size_t op_count;
+    const stitch_cancel *cancel;
+    int64_t timeout_ms; /**< of the whole call; 0: 10 min */
+} stitch_admit_options;
+
+#define STITCH_ADMIT_OPTIONS_INIT                                                                                      \
+    {                                                                                                                  \
+        sizeof(stitch_admit_options), 0, 0, 0, 0, NULL, 0, NULL, 0                                                     \
+    }
+
+STITCH_API int stitch_admit_options_init(stitch_admit_options *options, size_t struct_size);
+
+/**
+ * Runs the task's reference (nothing else) on the context's device, in the calling thread, and asks which wrong answers
+ * the task's tolerance would take for right: zeros, means, the output for other inputs, the inputs themselves, the
+ * right elements in another order; how far outputs move from draw to draw; whether every input and weight matters;
+ * whether the reference is deterministic and finite (docs/task-format.md, "Degenerate tasks"). On a simulated device
+ * the task's reduced dims are used where it has them, and are left again. STITCH_OK means that there is a result,
+ * whatever it says of the task; other statuses that the reference could not be measured (it fails, no device, no
+ * memory for three times the outputs, deadline). *out is released with stitch_admission_free() before the context.
+ * @since 0.1.0
+ */
+STITCH_API int stitch_task_admit(stitch_context *ctx, stitch_task *task, const stitch_admit_options *options,
+                                 stitch_admission **out, stitch_error **err);
+STITCH_API void stitch_admission_free(stitch_admission *a);
+
+/** 1: a correctness verdict on this task means nothing, for every output has an answer that costs nothing and passes,
+ *  or the reference is none. @since 0.1.0 */
+STITCH_API int stitch_admission_degenerate(const stitch_admission *a);
+/** Why it is degenerate, and what would cure it: a sentence each, "" if it is not. Owned by the admission. */
+STITCH_API const char *stitch_admission_reason(const stitch_admission *a);
+STITCH_API const char *stitch_admission_cure(const stitch_admission *a);
+/** Every measurement, as JSON (docs/task-format.md). Owned by the admission. */
+STITCH_API const char *stitch_admission_json(const stitch_admission *a);
+/** For people. Owned by the admission. */
+STITCH_API const char *stitch_admission_text(const stitch_admission *a);
 
 #ifdef __cplusplus
 }

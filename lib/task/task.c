@@ -47,10 +47,18 @@ void stitch__compute_clear(stitch__compute *c)
     memset(c, 0, sizeof(*c));
 }
 
+void stitch__task_cache_clear(stitch__task_cache *c)
+{
+    if (c->value && c->destroy)
+        c->destroy(c->value);
+    memset(c, 0, sizeof(*c));
+}
+
 void stitch_task_free(stitch_task *t)
 {
     if (!t)
         return;
+    stitch__task_cache_clear(&t->admission);
     for (size_t i = 0; t->iface && i < stitch_interface_tensor_count(t->iface) && t->tensors; i++)
         stitch_free(t->tensors[i].data);
     stitch_free(t->tensors);

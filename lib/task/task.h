@@ -84,6 +84,15 @@ typedef struct stitch__task_tensor {
     uint64_t data_bytes;
 } stitch__task_tensor;
 
+/* What a module above keeps with a task: valid while the key says so, freed with the task. */
+typedef struct stitch__task_cache {
+    char key[96];
+    void *value;
+    void (*destroy)(void *value);
+} stitch__task_cache;
+
+void stitch__task_cache_clear(stitch__task_cache *c);
+
 struct stitch_task {
     stitch_context *ctx;
     char *name, *description, *source;
@@ -99,7 +108,8 @@ struct stitch_task {
     stitch__compute reference;
     stitch__compute *baselines;
     size_t baseline_count, baseline_cap;
-    char hash[65]; /* "" when something changed since */
+    char hash[65];                /* "" when something changed since */
+    stitch__task_cache admission; /* of lib/verify; the key holds the hash */
 };
 
 /* dist.c: names and checks of distributions */

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Measuring a reference for admission: which contents it is run on, how often, and what is kept of it.
+ */
+#include "verify/admission.h"
+
+#include <stdio.h>
+
+/* How long a reference that outlives the deadline may still take before its memory is given up. */
+#define GRACE_MS 2000
+/* Runs of a task with states: what they hold shows in the outputs of later runs only. */
+#define STATE_STEPS 3
+/* Attempts to draw contents that differ from the first ones. */
+#define DRAW_TRIES 8
+
+/* Purposes of derived seeds; those of verify.h begin at 1. */
+enum { SEED_BASE = 64, SEED_WEIGHTS, SEED_OTHER, SEED_STEP, SEED_HASH };
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+/* Whether another seed gives other contents, as far as the task's declaration says. */
+static bool drawn_by_chance(const stitch_task *t, size_t index, const stitch_tensor_info *info)
+{
+    const stitch__safetensors *recorded = t->reference.kind == STITCH__COMPUTE_TENSORS ? t->reference.tensors : NULL;
+    int kind = t->tensors[index].dist.kind;
+
+    if ((info->role != STITCH_TENSOR_INPUT && info->role != STITCH_TENSOR_WEIGHT) || t->tensors[index].data)
+        return false;
+    if (recorded) /* its outputs are recorded, too: nothing can change them */
+        return false;
+    if (info->role == STITCH_TENSOR_WEIGHT && t->weights)
+        return false;
+    return kind == STITCH_DIST_NORMAL || kind == STITCH_DIST_UNIFORM || kind == STITCH_DIST_RANDINT ||
+           kind == STITCH_DIST_BERNOULLI;
+}
+
+static int take_output(stitch__admit *s, size_t index, stitch_error **err)
+{
+    const stitch_tensor_info *info = &s->infos[index];
+    stitch__admission_output *o = &s->a->outputs[s->a->output_count];
+
+    o->name = stitch__strdup(s->ctx, info->name);
+    if (!o->name)
+        return stitch__err_nomem(s->ctx, err);
+    s->a->output_count++;
+    o->tensor = index;
+    o->dtype = info->dtype;
+    o->want_dtype = stitch__oracle_dtype(s->oracle, index);
+    o->rank = info->rank;
+    memcpy(o->shape, info->shape, sizeof(o->shape));
+    o->elements = info->elements;
+    o->factor = stitch__dtype_is_float(info->dtype) ? s->a->factor : 1;
+    return STITCH_OK;
+}
+
+static int take_input(stitch__admit *s, size_t index, stitch_error **err)
+{
+    stitch__admission_input *in = &s->a->inputs[s->a->input_count];
+
+    in->name = stitch__strdup(s->ctx, s->infos[index].name);
+    if (!in->name)
+        return stitch__err_nomem(s->ctx, err);
+    s->a->input_count++;
+    in->tensor = index;
+    in->role = s->infos[index].role;
+    s->drawn[index] = drawn_by_chance(s->task, index, &s->infos[index]);
+    in->redraw = s->drawn[index] ? STITCH__REDRAW_LEFT_OUT : STITCH__REDRAW_FIXED;
+    return STITCH_OK;
+}
+
+static int take_tensors(stitch__admit *s, stitch_error **err)
+{
+    size_t room = s->count ? s->count : 1;
+    int rc = STITCH_OK;
+
+    s->a->outputs = stitch__calloc(s->ctx, room, sizeof(*s->a->outputs));
+    s->a->inputs = stitch__calloc(s->ctx, room, sizeof(*s->a->inputs));
+    if (!s->a->outputs || !s->a->inputs)
+        return stitch__err_nomem(s->ctx, err);
+    for (size_t i = 0; !rc && i < s->count; i++) {
+        if (s->infos[i].role == STITCH_TENSOR_OUTPUT)
+            rc = take_output(s, i, err);
+        else if (s->infos[i].role == STITCH_TENSOR_STATE)
+            s->a->steps = STATE_STEPS;
+        else
+            rc = take_input(s, i, err);
+    }
+    return rc;
+}
+
+static int take_infos(stitch__admit *s, stitch_error **err)
+{
+    size_t room;
+    s->count = stitch_interface_tensor_count(s->task->iface);
+    room = s->count ? s->count : 1;
+    s->infos = stitch__calloc(s->ctx, room, sizeof(*s->infos));
+    s->drawn = stitch__calloc(s->ctx, room, sizeof(*s->drawn));
+    s->redrawn = stitch__calloc(s->ctx, room, sizeof(*s->redrawn));
+    s->hashes = stitch__calloc(s->ctx, room, sizeof(*s->hashes));
+    s->hashes_now = stitch__calloc(s->ctx, room, sizeof(*s->hashes_now));
+    s->run = stitch__calloc(s->ctx, room, sizeof(*s->run));
+    s->first = stitch__calloc(s->ctx, room, sizeof(*s->first));
+    s->other = stitch__calloc(s->ctx, room, sizeof(*s->other));
+    if (!s->infos || !s->drawn || !s->redrawn || !s->hashes || !s->hashes_now || !s->run || !s->first || !s->other)
+        return stitch__err_nomem(s->ctx, err);
+    for (size_t i = 0; i < s->count; i++) {
+        s->infos[i].struct_size = sizeof(s->infos[i]);
+        int rc = stitch_interface_tensor(s->task->iface, i, &s->infos[i]);
+        if (rc)
+            return stitch__err(s->ctx, err, rc, "tensor %zu of the task cannot be read", i);
+    }
+    return STITCH_OK;
+}
+
+static uint64_t want_bytes(const stitch__admission_output *o)
+{
+    return o->elements * stitch_dtype_size(o->want_dtype);
+}
+
+static int take_memory(stitch__admit *s, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    char name[160];
+
+    for (size_t i = 0; !rc && i < s->count; i++)
+        if (s->infos[i].role != STITCH_TENSOR_OUTPUT)
+            rc = stitch__mem_alloc(s->dev, (size_t)s->infos[i].bytes, s->infos[i].name, &s->run[i], err);
+    for (size_t k = 0; !rc && k < s->a->output_count; k++) {
+        const stitch__admission_output *o = &s->a->outputs[k];
+        uint64_t want = want_bytes(o), own = s->infos[o->tensor].bytes;
+        snprintf(name, sizeof(name), "%.100s (reference)", o->name);
+        rc = stitch__mem_alloc(s->dev, (size_t)(want > own ? want : own), name, &s->run[o->tensor], err);
+        snprintf(name, sizeof(name), "%.100s (first draw)", o->name);
+        if (!rc)
+            rc = stitch__mem_alloc(s->dev, (size_t)want, name, &s->first[o->tensor], err);
+        snprintf(name, sizeof(name), "%.100s (another draw)", o->name);
+        if (!rc)
+            rc = stitch__mem_alloc(s->dev, (size_t)want, name, &s->other[o->tensor], err);
+    }
+    return rc ? rc : stitch__admit_room(s, err);
+}
+
+int stitch__admit_open(stitch__admit *s, const stitch_op *ops, size_t op_count, stitch_error **err)
+{
+    int rc = take_infos(s, err);
+
+    s->base_seed = stitch__seed_derive(s->a->seed, SEED_BASE, 0);
+    s->weights_seed = stitch__seed_derive(s->a->seed, SEED_WEIGHTS, 0);
+    if (!rc)
+        rc = stitch__cu_check(s->dev, s->dev->drv->StreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), err,
+                              "creating a stream");
+    if (!rc)
+        rc = stitch__comparator_open(&s->comparator, s->dev, err);
+    if (!rc)
+        rc = stitch__hasher_open(&s->hasher, s->dev, s->stream, s->count, err);
+    if (!rc)
+        rc = stitch__oracle_open(s->task, &s->task->reference, s->dev, ops, op_count, &s->oracle, err);
+    if (!rc)
+        rc = take_tensors(s, err);
+    return rc ? rc : take_memory(s, err);
+}
+
+void stitch__admit_close(stitch__admit *s)
+{
+    if (!s->abandoned) {
+        stitch__oracle_close(s->oracle);
+        stitch__comparator_close(&s->comparator);
+        stitch__hasher_close(&s->hasher);
+        stitch__admit_room_free(s);
+        for (size_t i = 0; s->run && s->first && s->other && i < s->count; i++) {
+            stitch__mem_free(s->dev, s->run[i]);
+            stitch__mem_free(s->dev, s->first[i]);
+            stitch__mem_free(s->dev, s->other[i]);
+        }
+        if (s->stream)
+            s->dev->drv->StreamDestroy(s->stream);
+    }
+    void *const owned[] = {s->infos, s->drawn, s->redrawn, s->hashes, s->hashes_now, s->run, s->first, s->other};
+    for (size_t i = 0; i < STITCH__COUNT(owned); i++)
+        stitch_free(owned[i]);
+}
+
+/* ---- contents ---------------------------------------------------------------------------------------------------- */
+
+/* Fills a tensor for step `step`: as in the first draw, or with seed `other` where it is drawn again. */
+static int fill(stitch__admit *s, size_t index, uint64_t other, int step, stitch_error **err)
+{
+    uint64_t seed = s->infos[index].role == STITCH_TENSOR_WEIGHT ? s->weights_seed : s->base_seed;
+    if (s->redrawn[index])
+        seed = other;
+    if (step && s->infos[index].role == STITCH_TENSOR_INPUT)
+        seed = stitch__seed_derive(seed, SEED_STEP, (uint64_t)step);
+    return stitch__task_fill(s->task, s->dev, s->stream, index, seed, NULL, s->run[index], err);
+}
+
+static int fill_role(stitch__admit *s, int role, uint64_t other, int step, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; !rc && i < s->count; i++)
+        if (s->infos[i].role == role)
+            rc = fill(s, i, other, step, err);
+    return rc;
+}
+
+/* Hashes of inputs and weights as they are; `only_redrawn`: of those, the others keep the last value. */
+static int hash_contents(stitch__admit *s, bool only_redrawn, uint64_t *out, stitch_error **err)
+{
+    uint64_t seed = stitch__seed_derive(s->a->seed, SEED_HASH, 0);
+    int rc = STITCH_OK;
+    for (size_t k = 0; !rc && k < s->a->input_count; k++) {
+        size_t i = s->a->inputs[k].tensor;
+        if (!only_redrawn || s->redrawn[i])
+            rc = stitch__hash_enqueue(&s->hasher, s->stream, s->run[i], s->infos[i].bytes, seed, i, err);
+    }
+    return rc ? rc : stitch__hash_fetch(&s->hasher, s->stream, &s->scope, "hashing inputs and weights", out, err);
+}
+
+/* Finds a seed that gives at least one of the tensors to be drawn again other contents than in the first draw; 0 if
+ * there is none among a few. The hashes of that draw are in s->hashes_now. */
+static int find_draw(stitch__admit *s, uint64_t *other, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    *other = 0;
+    for (int n = 0; !rc && !*other && n < DRAW_TRIES; n++) {
+        uint64_t seed = stitch__seed_derive(s->a->seed, SEED_OTHER, s->draws++);
+        for (size_t i = 0; !rc && i < s->count; i++)
+            if (s->redrawn[i])
+                rc = fill(s, i, seed, 0, err);
+        if (!rc)
+            rc = hash_contents(s, true, s->hashes_now, err);
+        for (size_t i = 0; !rc && i < s->count; i++)
+            if (s->redrawn[i] && s->hashes_now[i] != s->hashes[i])
+                *other = seed;
+        for (size_t i = 0; i < s->count; i++)
+            s->weights_dirty |= s->redrawn[i] && s->infos[i].role == STITCH_TENSOR_WEIGHT;
+    }
+    return rc;
+}
+
+/* ---- running the reference --------------------------------------------------------------------------------------- */
+
+/* The reference is the host's, but a deadline holds for it too; memory that it still uses is not released. */
+static int wait_reference(stitch__admit *s, const char *what, stitch_error **err)
+{
+    int rc = stitch__stream_wait(s->dev, s->stream, &s->scope, what, err);
+    int64_t until = stitch__now_ns() + (int64_t)GRACE_MS * 1000000;
+
+    while ((rc == STITCH_E_TIMEOUT || rc == STITCH_E_CANCELLED) && !s->abandoned &&
+           s->dev->drv->StreamQuery(s->stream) == CUDA_ERROR_NOT_READY) {
+        s->abandoned = stitch__now_ns() > until;
+        if (s->abandoned)
+            stitch__log(s->ctx, STITCH_LOG_ERROR,
+                        "the device still runs the reference of task %s: its memory is given up, and the context may "
+                        "block until the process ends",
+                        s->task->name);
+        else
+            stitch__sleep_ms(5);
+    }
+    return rc;
+}
+
+static int prepare(stitch__admit *s, stitch_error **err)
+{
+    stitch_bound_tensor *bound = stitch__calloc(s->ctx, s->count ? s->count : 1, sizeof(*bound));
+    int rc;
+
+    if (!bound)
+        return stitch__err_nomem(s->ctx, err);
+    for (size_t i = 0; i < s->count; i++) {
+        bound[i].info = s->infos[i];
+        bound[i].ptr = s->run[i];
+    }
+    rc = stitch__oracle_prepare(s->oracle, s->stream, bound, s->count, err);
+    if (!rc)
+        rc = wait_reference(s, "preparing the reference", err);
+    stitch_free(bound);
+    return rc;
+}
+
+static int fill_weights(stitch__admit *s, uint64_t other, stitch_error **err)
+{
+    bool redrawn = false;
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; i < s->count; i++)
+        redrawn |= s->redrawn[i] && s->infos[i].role == STITCH_TENSOR_WEIGHT;
+    if (!redrawn && !s->weights_dirty)
+        return STITCH_OK;
+    for (size_t i = 0; !rc && i < s->count; i++)
+        if (s->infos[i].role == STITCH_TENSOR_WEIGHT && s->drawn[i])
+            rc = fill(s, i, other, 0, err);
+    s->weights_dirty = redrawn;
+    return rc ? rc : prepare(s, err);
+}
+
+/* One evaluation, into s->run: tensors that are marked in s->redrawn with the seed `other`, the rest as in the first
+ * draw. */
+static int evaluate(stitch__admit *s, uint64_t other, int poison, stitch_error **err)
+{
+    int rc = fill_weights(s, other, err);
+
+    if (!rc)
+        rc = fill_role(s, STITCH_TENSOR_STATE, 0, 0, err); /* zeros */
+    for (int step = 0; !rc && step < s->a->steps; step++) {
+        rc = fill_role(s, STITCH_TENSOR_INPUT, other, step, err);
+        for (size_t k = 0; !rc && k < s->a->output_count; k++) {
+            const stitch__admission_output *o = &s->a->outputs[k];
+            rc = stitch__cu_checkf(
+                s->dev,
+                s->dev->drv->MemsetD8Async(s->run[o->tensor], (unsigned char)poison, (size_t)want_bytes(o), s->stream),
+                err, "filling output %s", o->name);
+        }
+        if (!rc)
+            rc = stitch__oracle_run(s->oracle, s->stream, err);
+        if (!rc)
+            rc = wait_reference(s, "running the reference", err);
+    }
+    s->a->runs++;
+    return rc;
+}
+
+static int keep(stitch__admit *s, CUdeviceptr *to, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (size_t k = 0; !rc && k < s->a->output_count; k++) {
+        const stitch__admission_output *o = &s->a->outputs[k];
+        rc = stitch__cu_checkf(
+            s->dev, s->dev->drv->MemcpyDtoDAsync(to[o->tensor], s->run[o->tensor], (size_t)want_bytes(o), s->stream),
+            err, "copying output %s", o->name);
+    }
+    return rc;
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------------- */
+
+static void mark(stitch__admit *s, int role)
+{
+    for (size_t i = 0; i < s->count; i++)
+        s->redrawn[i] = s->drawn[i] && s->infos[i].role == role;
+}
+
+static void unmark(stitch__admit *s)
+{
+    memset(s->redrawn, 0, s->count * sizeof(*s->redrawn));
+}
+
+/* The first draw, twice: is the reference the same both times, and does it write everything? */
+static int measure_repeat(stitch__admit *s, stitch_error **err)
+{
+    int rc = fill_role(s, STITCH_TENSOR_WEIGHT, 0, 0, err);
+
+    if (!rc)
+        rc = fill_role(s, STITCH_TENSOR_INPUT, 0, 0, err);
+    if (!rc)
+        rc = hash_contents(s, false, s->hashes, err);
+    if (!rc)
+        rc = prepare(s, err);
+    if (!rc)
+        rc = evaluate(s, 0, STITCH__POISON_A, err);
+    if (!rc)
+        rc = keep(s, s->first, err);
+    if (!rc)
+        rc = evaluate(s, 0, STITCH__POISON_B, err);
+    for (size_t k = 0; !rc && k < s->a->output_count; k++) {
+        stitch__admission_output *o = &s->a->outputs[k];
+        CUdeviceptr first = s->first[o->tensor], again = s->run[o->tensor];
+        rc = stitch__compare(&s->comparator, s->stream, &s->scope, o->name, first, o->want_dtype, again, again,
+                             o->want_dtype, o->elements, s->a->atol, s->a->rtol, &o->repeat, err);
+    }
+    return rc;
+}
+
+/* Two other draws, of the inputs or, where those are fixed, of the weights. */
+static int measure_spread(stitch__admit *s, stitch_error **err)
+{
+    static const struct {
+        int role;
+        const char *name;
+    } kinds[] = {{STITCH_TENSOR_INPUT, "inputs"}, {STITCH_TENSOR_WEIGHT, "weights"}};
+    uint64_t second = 0, third = 0;
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; !rc && !second && i < STITCH__COUNT(kinds); i++) {
+        mark(s, kinds[i].role);
+        rc = find_draw(s, &second, err);
+        s->a->redrawn = second ? kinds[i].name : "nothing";
+    }
+    if (!rc && second) {
+        rc = evaluate(s, second, STITCH__POISON_A, err);
+        if (!rc)
+            rc = keep(s, s->other, err);
+        if (!rc)
+            rc = find_draw(s, &third, err);
+        /* Where chance has little to choose from (one coin), the third draw may have to be the second one again. */
+        if (!rc)
+            rc = evaluate(s, third ? third : second, STITCH__POISON_A, err);
+        s->a->draws = 3;
+    }
+    for (size_t k = 0; !rc && second && k < s->a->output_count; k++)
+        rc = stitch__admit_spread(s, &s->a->outputs[k], err);
+    unmark(s);
+    return rc;
+}
+
+/* Compares what the evaluation gave with the first draw; every redrawn tensor gets the counts. */
+static int take_changes(stitch__admit *s, stitch_error **err)
+{
+    uint64_t *changed = stitch__calloc(s->ctx, s->a->output_count ? s->a->output_count : 1, sizeof(*changed));
+    stitch__comparison c;
+    bool matters = false;
+    int rc = changed ? STITCH_OK : stitch__err_nomem(s->ctx, err);
+
+    for (size_t k = 0; !rc && k < s->a->output_count; k++) {
+        stitch__admission_output *o = &s->a->outputs[k];
+        rc = stitch__compare(&s->comparator, s->stream, &s->scope, o->name, s->run[o->tensor], o->want_dtype, 0,
+                             s->first[o->tensor], o->want_dtype, o->elements, s->a->atol, s->a->rtol, &c, err);
+        if (!rc)
+            changed[k] = c.mismatches;
+        matters |= !rc && c.mismatches > 0;
+    }
+    for (size_t k = 0; !rc && k < s->a->input_count; k++) {
+        stitch__admission_input *in = &s->a->inputs[k];
+        if (in->redraw != STITCH__REDRAW_ALONE && in->redraw != STITCH__REDRAW_TOGETHER)
+            continue;
+        if (!s->redrawn[in->tensor])
+            continue;
+        in->matters = matters;
+        in->changed = stitch__calloc(s->ctx, s->a->output_count, sizeof(*changed));
+        if (!in->changed)
+            rc = stitch__err_nomem(s->ctx, err);
+        else
+            memcpy(in->changed, changed, s->a->output_count * sizeof(*changed));
+    }
+    stitch_free(changed);
+    return rc;
+}
+
+/* Draws the marked tensors again, all others kept. */
+static int measure_group(stitch__admit *s, stitch_error **err)
+{
+    uint64_t other = 0;
+    size_t group = 0;
+    int rc = find_draw(s, &other, err);
+
+    for (size_t i = 0; !rc && i < s->count; i++)
+        group += s->redrawn[i] && other && s->hashes_now[i] != s->hashes[i];
+    for (size_t k = 0; !rc && k < s->a->input_count; k++) {
+        stitch__admission_input *in = &s->a->inputs[k];
+        if (!s->redrawn[in->tensor])
+            continue;
+        bool differs = other && s->hashes_now[in->tensor] != s->hashes[in->tensor];
+        in->redraw = !differs ? STITCH__REDRAW_SAME : group > 1 ? STITCH__REDRAW_TOGETHER : STITCH__REDRAW_ALONE;
+    }
+    if (!rc && other)
+        rc = evaluate(s, other, STITCH__POISON_A, err);
+    if (!rc && other)
+        rc = take_changes(s, err);
+    unmark(s);
+    return rc;
+}
+
+/* One by one as far as runs are left; the weights in as many groups. */
+static int measure_role(stitch__admit *s, int role, stitch_error **err)
+{
+    size_t total = 0, done = 0;
+    int left = s->a->max_runs - s->a->runs, rc = STITCH_OK;
+
+    for (size_t i = 0; i < s->count; i++)
+        total += s->infos[i].role == role && s->drawn[i];
+    size_t groups = left < 0 ? 0 : total < (size_t)left ? total : (size_t)left;
+    for (size_t i = 0, group = 0; !rc && groups && i < s->count; i++) {
+        if (s->infos[i].role != role || !s->drawn[i])
+            continue;
+        s->redrawn[i] = true;
+        /* The group ends where the next tensor's share of the whole belongs to the next one. */
+        done++;
+        if (done * groups / total > group) {
+            group = done * groups / total;
+            rc = measure_group(s, err);
+        }
+    }
+    unmark(s);
+    return rc;
+}
+
+int stitch__admit_measure(stitch__admit *s, stitch_error **err)
+{
+    int rc = measure_repeat(s, err);
+
+    if (!rc)
+        rc = measure_spread(s, err);
+    if (!rc)
+        rc = measure_role(s, STITCH_TENSOR_INPUT, err);
+    if (!rc)
+        rc = measure_role(s, STITCH_TENSOR_WEIGHT, err);
+    /* Cheap answers are made where the reference has written, and the inputs must be those of the first draw (tasks
+     * with states: of the last step). */
+    if (!rc)
+        rc = fill_role(s, STITCH_TENSOR_INPUT, 0, s->a->steps - 1, err);
+    for (size_t k = 0; !rc && k < s->a->output_count; k++)
+        rc = stitch__admit_answers(s, &s->a->outputs[k], err);
+    return rc;
+}
