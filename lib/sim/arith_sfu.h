@@ -234,7 +234,8 @@ INLINE uint32_t div_approx(uint32_t a, uint32_t b, bool ftz, bool full)
     return finish32(mul32(n, r, STITCH__RN), ftz, false);
 }
 
-/* The f64 seeds see and give the high word alone: the unit's f32 result on those 20 bits of significand, cut to 20. */
+/* The f64 seeds see and give the high word alone: the unit's f32 result on those 20 bits of significand, cut to 20. A
+ * NaN whose payload lies in the low word is an infinity to them. */
 INLINE uint64_t seed64(uint64_t v, bool root)
 {
     uint64_t sign = v & 1ull << 63;
@@ -245,7 +246,7 @@ INLINE uint64_t seed64(uint64_t v, bool root)
     uint64_t r = sign | (uint64_t)(uint32_t)exponent << 52 | (uint64_t)((y & 0x7fffff) >> 3) << 32;
     r = exponent <= 0 ? sign : r;
     r = e == 0x7ff ? (root ? 0 : sign) : r;
-    r = is_nan64(v) || (root && sign) ? 0x7fffffff00000000u : r;
+    r = is_nan64(v >> 32 << 32) || (root && sign) ? 0x7fffffff00000000u : r;
     return e ? r : sign | 0x7ff0000000000000u;
 }
 

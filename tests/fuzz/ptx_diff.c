@@ -2,19 +2,28 @@
  *
  * Differential fuzzing of the simulator: random PTX kernels, run through two of three ways and compared bit for bit.
  *
- *     ptx_diff [--count N] [--seed S] [--length L] [--reference] [--gpu-only] [--approximate] [--emit S] [--batch B]
+ *     ptx_diff [--count N] [--seed S] [--length L] [--reference] [--gpu-only] [--approximate] [--plain] [--batch B]
  *              [--max N]
+ *     ptx_diff --emit S [--length L] [--approximate] [--plain]
+ *     ptx_diff --replay FILE [--reference]
  *
  * By default kernels S, S + 1, ... run on the GPU (libcuda.so.1, or what STITCH_CUDA_DRIVER names) and in the
  * simulator.
  * --reference compares the simulator with the evaluator in C instead, and needs no GPU; --gpu-only compares the GPU
- * with the evaluator. --approximate also uses the special functions. --emit
- * prints kernel S. A difference is reduced to the fewest statements that still show it, and printed with its PTX; after
- * --max of them (5) the run ends early, and says after how many kernels. Exit:
- * 0 none found, 1 found, 2 something else failed, 77 no GPU.
+ * with the evaluator. --approximate also uses the special functions. --plain leaves the statements of a kernel to the
+ * compiler as they are, whose mistakes then show: ptx_program.c has a list. --emit prints kernel S.
+ *
+ * A difference is reduced to the fewest statements that still show it, and printed with its PTX; after --max of them
+ * (5) the run ends early, and says after how many kernels. Where the GPU gives what the other side gives once its
+ * compiler optimises nothing, the GPU contradicts itself: such kernels are printed too, but counted apart.
+ *
+ * --replay runs the reduced kernels of such a print again, and says how many of the GPU's answers the simulator gives
+ * now; if there is a GPU and no --reference, it also says what that gives with and without optimisation.
+ *
+ * Exit: 0 none found, 1 found, 2 something else failed, 77 no GPU.
  */
 #include "ptx_program.h"
-#include "runner.h"
+#include "ptx_replay.h"
 
 #include <time.h>
 
@@ -32,7 +41,8 @@ typedef struct fuzzer {
     const instr *list;
     size_t list_count;
     program_options options;
-    uint64_t *in, *out[2]; /* WORDS each */
+    uint64_t *in, *out[2];     /* WORDS each */
+    int found, contradictions; /* kernels that differ: from both levels of optimisation, from the usual one alone */
 } fuzzer;
 
 static double seconds(void)
@@ -40,19 +50,6 @@ static double seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static const char *register_name(unsigned word, char buffer[8])
-{
-    if (word < PROG_H)
-        snprintf(buffer, 8, "%%h%u", word);
-    else if (word < PROG_H + PROG_R)
-        snprintf(buffer, 8, "%%r%u", word - PROG_H);
-    else if (word < PROG_WORDS - 1)
-        snprintf(buffer, 8, "%%d%u", word - PROG_H - PROG_R);
-    else
-        snprintf(buffer, 8, "%%p");
-    return buffer;
 }
 
 /* Runs one program of a loaded module (or evaluates it). */
@@ -156,23 +153,44 @@ static long reduce(fuzzer *f, program *p, long outcome)
     return outcome;
 }
 
+/* Whether the GPU agrees with the other side once its compiler optimises nothing. If it does not, it stays at that
+ * level, so that the kernel is reduced to what is not the compiler's. */
+static bool contradicts_itself(fuzzer *f, const program *p)
+{
+    runner *gpu = f->sides[1].driver;
+    if (!gpu)
+        return false;
+    gpu->unoptimized = true;
+    long r = try_alone(f, p, false);
+    gpu->unoptimized = r >= 0;
+    return r == -1;
+}
+
 static void report(fuzzer *f, program *p)
 {
     char name[8];
-    long at = reduce(f, p, try_alone(f, p, false));
+    long at = try_alone(f, p, false);
+    bool contradiction = at >= 0 && contradicts_itself(f, p);
+    at = reduce(f, p, at);
     if (at < 0) {
         printf("seed %llu: fails; reduced:\n", (unsigned long long)p->seed);
         try_alone(f, p, true);
     } else {
         try_alone(f, p, false); /* the outputs of the reduced program */
         printf("seed %llu: thread %ld, %s: %s gives %llx, %s gives %llx; reduced:\n", (unsigned long long)p->seed,
-               at / PROG_WORDS, register_name((unsigned)(at % PROG_WORDS), name), f->sides[0].name,
+               at / PROG_WORDS, replay_register((unsigned)(at % PROG_WORDS), name), f->sides[0].name,
                (unsigned long long)f->out[0][at], f->sides[1].name, (unsigned long long)f->out[1][at]);
         const uint64_t *w = f->in + at / PROG_WORDS * PROG_WORDS;
         for (unsigned i = 0; i < PROG_WORDS; i++)
-            printf("%s=%llx ", register_name(i, name), (unsigned long long)w[i]);
+            printf("%s=%llx ", replay_register(i, name), (unsigned long long)w[i]);
         printf("\n");
     }
+    if (contradiction)
+        printf("  without optimisation %s gives the same as %s\n", f->sides[1].name, f->sides[0].name);
+    f->contradictions += contradiction;
+    f->found += !contradiction;
+    if (f->sides[1].driver)
+        f->sides[1].driver->unoptimized = false;
     for (size_t i = 0; i < p->count; i++)
         if (!p->at[i].removed && p->at[i].kind == STMT_INSTR)
             printf("  uses %s\n", p->list[p->at[i].instr].name);
@@ -186,7 +204,7 @@ static void report(fuzzer *f, program *p)
 }
 
 /* Kernels seed .. seed + n - 1 in one module. */
-static int run_batch(fuzzer *f, uint64_t seed, unsigned n, int *found)
+static int run_batch(fuzzer *f, uint64_t seed, unsigned n)
 {
     program programs[MAX_BATCH];
     prog_text t = {0};
@@ -208,20 +226,17 @@ static int run_batch(fuzzer *f, uint64_t seed, unsigned n, int *found)
         for (unsigned i = 0; i < n; i++) {
             if (try_alone(f, &programs[i], false) == -2) {
                 report(f, &programs[i]);
-                (*found)++;
                 break;
             }
         }
-        rc = *found ? 0 : 2;
+        rc = f->found ? 0 : 2;
         goto out;
     }
     for (unsigned i = 0; i < n; i++) {
         char kernel[24];
         snprintf(kernel, sizeof(kernel), "k%u", i);
-        if (compare(f, &programs[i], modules, kernel, true) != -1) {
+        if (compare(f, &programs[i], modules, kernel, true) != -1)
             report(f, &programs[i]);
-            (*found)++;
-        }
     }
     unload_both(f, modules);
 out:
@@ -257,103 +272,133 @@ static bool *probe(runner *driver, const instr *list, size_t count)
     return skip;
 }
 
+typedef struct settings {
+    uint64_t count, seed, emit;
+    unsigned batch;
+    long max;
+    bool reference, gpu_only, print;
+    const char *replay;
+} settings;
+
+static bool parse(int argc, char **argv, settings *o, program_options *options)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "0";
+        if (!strcmp(argv[i], "--reference"))
+            o->reference = true;
+        else if (!strcmp(argv[i], "--gpu-only"))
+            o->gpu_only = true;
+        else if (!strcmp(argv[i], "--approximate"))
+            options->approximate = true;
+        else if (!strcmp(argv[i], "--plain"))
+            options->plain = true;
+        else if (!strcmp(argv[i], "--count") && ++i)
+            o->count = strtoull(value, NULL, 0);
+        else if (!strcmp(argv[i], "--seed") && ++i)
+            o->seed = strtoull(value, NULL, 0);
+        else if (!strcmp(argv[i], "--length") && ++i)
+            options->length = (unsigned)strtoul(value, NULL, 0);
+        else if (!strcmp(argv[i], "--batch") && ++i)
+            o->batch = (unsigned)strtoul(value, NULL, 0);
+        else if (!strcmp(argv[i], "--max") && ++i)
+            o->max = strtol(value, NULL, 0);
+        else if (!strcmp(argv[i], "--replay") && ++i)
+            o->replay = value;
+        else if (!strcmp(argv[i], "--emit") && ++i) {
+            o->emit = strtoull(value, NULL, 0);
+            o->print = true;
+        } else {
+            fprintf(stderr, "ptx_diff: unknown option %s; the head of ptx_diff.c lists them\n", argv[i]);
+            return false;
+        }
+    }
+    o->batch = o->batch < 1 ? 1 : o->batch > MAX_BATCH ? MAX_BATCH : o->batch;
+    return true;
+}
+
+static void print_kernel(fuzzer *f, uint64_t seed)
+{
+    program p;
+    prog_text t = {0};
+    program_make(&p, seed, f->list, f->list_count, &f->options);
+    prog_begin(&t, 90);
+    program_print(&p, &t, "k");
+    if (!t.failed)
+        fputs(t.at, stdout);
+    free(t.at);
+    program_free(&p);
+}
+
+/* Who is compared with whom. 0, or the exit status. */
+static int open_sides(fuzzer *f, const settings *o, runner *sim, runner *gpu)
+{
+    f->sides[0] = (side){"the simulator", sim};
+    f->sides[1] = (side){"the reference", NULL};
+    if (!o->reference) {
+        void *driver = runner_dlopen();
+        if (driver) {
+            if (!runner_open(gpu, runner_dlsym, driver)) {
+                fprintf(stderr, "ptx_diff: GPU: %s\n", gpu->error);
+                return 2;
+            }
+            printf("%s, driver %d\n", gpu->name, gpu->driver_version);
+            f->sides[1] = (side){gpu->name, gpu};
+            if (o->gpu_only)
+                f->sides[0] = (side){"the reference", NULL};
+        } else if (!o->replay) {
+            printf("SKIP: no CUDA driver here (%s)\n", dlerror());
+            return 77;
+        }
+    }
+    if (f->sides[0].driver && !runner_open(sim, stitch__sim_get_proc, NULL)) {
+        fprintf(stderr, "ptx_diff: simulator: %s\n", sim->error);
+        return 2;
+    }
+    return 0;
+}
+
+static int fuzz(fuzzer *f, const settings *o)
+{
+    uint64_t done = 0;
+    int rc = 0;
+    bool *skip = f->sides[0].driver ? probe(f->sides[0].driver, f->list, f->list_count) : NULL;
+    f->options.skip = skip;
+    double start = seconds();
+    while (done < o->count && !rc && f->found + f->contradictions < o->max) {
+        unsigned size = (unsigned)(o->count - done < o->batch ? o->count - done : o->batch);
+        rc = run_batch(f, o->seed + done, size);
+        done += size;
+    }
+    printf("%d of %llu kernels differ, ", f->found, (unsigned long long)done);
+    if (f->sides[1].driver)
+        printf("in %d the GPU contradicts itself, ", f->contradictions);
+    printf("%.1f s%s\n", seconds() - start, done < o->count ? " (ended early)" : "");
+    free(skip);
+    return rc ? rc : f->found > 0;
+}
+
 int main(int argc, char **argv)
 {
     static runner sim, gpu;
     fuzzer f = {.options = {.length = 40}};
-    uint64_t count = 1000, seed = 1, emit = 0, done = 0;
-    unsigned batch = 16;
-    long max = 5;
-    bool reference = false, gpu_only = false, print = false;
-    bool *skip = NULL;
-    int found = 0, rc = 0;
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "0";
-        if (!strcmp(argv[i], "--reference"))
-            reference = true;
-        else if (!strcmp(argv[i], "--gpu-only"))
-            gpu_only = true;
-        else if (!strcmp(argv[i], "--approximate"))
-            f.options.approximate = true;
-        else if (!strcmp(argv[i], "--count") && ++i)
-            count = strtoull(value, NULL, 0);
-        else if (!strcmp(argv[i], "--seed") && ++i)
-            seed = strtoull(value, NULL, 0);
-        else if (!strcmp(argv[i], "--length") && ++i)
-            f.options.length = (unsigned)strtoul(value, NULL, 0);
-        else if (!strcmp(argv[i], "--batch") && ++i)
-            batch = (unsigned)strtoul(value, NULL, 0);
-        else if (!strcmp(argv[i], "--max") && ++i)
-            max = strtol(value, NULL, 0);
-        else if (!strcmp(argv[i], "--emit") && ++i) {
-            emit = strtoull(value, NULL, 0);
-            print = true;
-        } else {
-            fprintf(stderr, "ptx_diff: unknown option %s; the head of ptx_diff.c lists them\n", argv[i]);
-            return 2;
-        }
-    }
-    batch = batch < 1 ? 1 : batch > MAX_BATCH ? MAX_BATCH : batch;
+    settings o = {.count = 1000, .seed = 1, .batch = 16, .max = 5};
+    int rc = 2;
+    if (!parse(argc, argv, &o, &f.options))
+        return 2;
     instr *list = instr_list(&f.list_count);
     f.list = list;
     f.in = malloc(WORDS * sizeof(uint64_t));
     f.out[0] = malloc(WORDS * sizeof(uint64_t));
     f.out[1] = malloc(WORDS * sizeof(uint64_t));
-    if (!list || !f.in || !f.out[0] || !f.out[1]) {
-        rc = 2;
-        goto out;
-    }
-    if (print) {
-        program p;
-        prog_text t = {0};
-        program_make(&p, emit, f.list, f.list_count, &f.options);
-        prog_begin(&t, 90);
-        program_print(&p, &t, "k");
-        if (!t.failed)
-            fputs(t.at, stdout);
-        free(t.at);
-        program_free(&p);
-        goto out;
-    }
-    f.sides[0] = (side){"the simulator", &sim};
-    f.sides[1] = (side){"the reference", NULL};
-    if (!reference) {
-        void *driver = runner_dlopen();
-        if (!driver) {
-            printf("SKIP: no CUDA driver here (%s)\n", dlerror());
-            rc = 77;
-            goto out;
+    if (list && f.in && f.out[0] && f.out[1]) {
+        if (o.print) {
+            print_kernel(&f, o.emit);
+            rc = 0;
+        } else if (!(rc = open_sides(&f, &o, &sim, &gpu))) {
+            rc = o.replay ? replay(o.replay, &sim, f.sides[1].driver) : fuzz(&f, &o);
         }
-        if (!runner_open(&gpu, runner_dlsym, driver)) {
-            fprintf(stderr, "ptx_diff: GPU: %s\n", gpu.error);
-            rc = 2;
-            goto out;
-        }
-        printf("%s, driver %d\n", gpu.name, gpu.driver_version);
-        f.sides[1] = (side){gpu.name, &gpu};
-        if (gpu_only)
-            f.sides[0] = (side){"the reference", NULL};
     }
-    if (f.sides[0].driver && !runner_open(&sim, stitch__sim_get_proc, NULL)) {
-        fprintf(stderr, "ptx_diff: simulator: %s\n", sim.error);
-        rc = 2;
-        goto out;
-    }
-    if (f.sides[0].driver)
-        f.options.skip = skip = probe(&sim, list, f.list_count);
-    double start = seconds();
-    while (done < count && !rc && found < max) {
-        unsigned size = (unsigned)(count - done < batch ? count - done : batch);
-        rc = run_batch(&f, seed + done, size, &found);
-        done += size;
-    }
-    printf("%d of %llu kernels differ, %.1f s%s\n", found, (unsigned long long)done, seconds() - start,
-           done < count ? " (ended early)" : "");
-    if (!rc && found)
-        rc = 1;
-out:
     free(list);
-    free(skip);
     free(f.in);
     free(f.out[0]);
     free(f.out[1]);

@@ -71,6 +71,15 @@ bool program_uses(const instr *in, const program_options *options)
     return options->approximate && a.exact;
 }
 
+/* min.f16, .f32 and .f64 of a register with itself: ptxas makes a move of it, which keeps a NaN's payload, where PTX
+ * and the instruction give the canonical NaN. The other forms it leaves alone. */
+static bool is_foldable(const instr *in)
+{
+    const stitch__arith_op *op = &in->u.op;
+    bool min = !strncmp(in->name, "min.", 4) || !strncmp(in->name, "max.", 4);
+    return min && (in->src[0] == STITCH__F16 || in->src[0] == STITCH__F32 || in->src[0] == STITCH__F64) && !op->flags;
+}
+
 static void make_instr(maker *m, bool allow_predicate)
 {
     stmt *s = push(m, STMT_INSTR);
@@ -82,6 +91,8 @@ static void make_instr(maker *m, bool allow_predicate)
     s->dst = (uint8_t)below(m, file_size(instr_width(in->dst)));
     for (int k = 0; k < in->inputs; k++)
         *src[k] = (uint8_t)below(m, file_size(instr_width(in->src[k])));
+    if (is_foldable(in) && s->b == s->a)
+        s->b = (uint8_t)((s->a + 1) % file_size(instr_width(in->src[1])));
     if (allow_predicate && below(m, 6) == 0) {
         s->pred = (int8_t)below(m, PROG_P);
         s->negated = below(m, 2);
@@ -190,6 +201,7 @@ void program_make(program *p, uint64_t seed, const instr *list, size_t list_coun
     p->list = list;
     p->list_count = list_count;
     p->seed = seed;
+    p->plain = options->plain;
     m.usable = malloc(list_count * sizeof(*m.usable));
     if (!m.usable) {
         p->failed = true;
@@ -250,6 +262,54 @@ static char file_letter(unsigned width)
     return width == 16 ? 'h' : width == 32 ? 'r' : 'd';
 }
 
+/* Results go through memory after every statement, unless the program is `plain`. ptxas 13.0 (the compiler of driver
+ * 580) merges statements wrongly now and then, one random kernel in 60, and a difference of its making says nothing of
+ * the simulator. What its machine code for sm_90 shows:
+ *
+ *   - It takes the type of a register's definition for the type of its contents. A float shift count is truncated to an
+ *     integer; cvt.bf16.f16 then cvt.s64.f16 becomes one F2I of the first operand; the 1 of a selp, set or cnot becomes
+ *     1.0, or stays 1, where cvt reads it as f32 or makes f16 of it; cvt.tf32.f32 of an f16x2 reads the low half alone;
+ *     cvt.sat.f32.f32 after add.sat.s32 is dropped, as it is taken for saturated.
+ *   - Conversions in a row lose the inner one's limits: cvt.sat.s32.s64 after cvt.s64.f32 turns NaN into 0, not the
+ *     least number; cvt.sat.s16.u32 after cvt.sat.u32.f32 gives negative numbers; .ftz of either may be lost or gained.
+ *   - abs.s16, abs.s32 and neg.s32 of the least number count as not negative afterwards.
+ *   - mad.hi three times in an unrolled loop is done twice.
+ *   - A predicate that is known on a branch stays known in a loop there that changes it; `or.pred p, q, q` is replaced
+ *     by q after q has changed; `and` and `or` of the same two predicates become one PLOP3 with the wrong result.
+ *   - An instruction moves below a guarded change of its operands, a vote into a branch that not all lanes take.
+ *   - mov.b32 {h0, h1} of a zero-extended 16-bit register gives it twice; a 16-bit register that was written under a
+ *     guard, or taken out of a pack, is stored as 64 bits with what its upper half happened to hold.
+ *   - Results of approximate instructions on operands known to be 0 or 1 are computed at compile time, rounded
+ *     correctly. */
+static void pin(const program *p, prog_text *t, char file, unsigned at)
+{
+    static const char *const types[3] = {"u16", "u32", "u64"};
+    if (p->plain)
+        return;
+    if (file == 'p') {
+        out(t,
+            "selp.u32 %%tt, 1, 0, %%p%u; st.volatile.shared.u32 [%%tk], %%tt; ld.volatile.shared.u32 %%tt, [%%tk]; "
+            "setp.ne.u32 %%p%u, %%tt, 0;\n",
+            at, at);
+        return;
+    }
+    const char *type = types[file == 'h' ? 0 : file == 'r' ? 1 : 2];
+    out(t, "st.volatile.shared.%s [%%tk], %%%c%u; ld.volatile.shared.%s %%%c%u, [%%tk];\n", type, file, at, type, file,
+        at);
+}
+
+/* Branches when the predicate is `when`. Pinned: on a copy, from which nothing follows for the predicate itself. */
+static void print_branch(const program *p, prog_text *t, unsigned at, bool when, char label, unsigned number)
+{
+    if (p->plain)
+        out(t, "@%s%%p%u bra %c%u;\n", when ? "" : "!", at, label, number);
+    else
+        out(t,
+            "selp.u32 %%tt, 1, 0, %%p%u; st.volatile.shared.u32 [%%tk], %%tt; ld.volatile.shared.u32 %%tt, [%%tk]; "
+            "setp.%s.u32 %%tq, %%tt, 0; @%%tq bra %c%u;\n",
+            at, when ? "ne" : "eq", label, number);
+}
+
 /* The code of an instruction with registers filled in; a predicated one may only be a single instruction. */
 static void print_instr(const program *p, const stmt *s, prog_text *t, unsigned label)
 {
@@ -260,7 +320,7 @@ static void print_instr(const program *p, const stmt *s, prog_text *t, unsigned 
     if (s->pred >= 0 && single)
         out(t, "@%s%%p%d ", s->negated ? "!" : "", s->pred);
     else if (s->pred >= 0)
-        out(t, "@%s%%p%d bra S%u;\n", s->negated ? "" : "!", s->pred, label);
+        print_branch(p, t, (unsigned)s->pred, s->negated, 'S', label);
     unsigned width = instr_width(in->src[1]);
     if (in->flags & INSTR_DIVIDES) /* a small positive divisor */
         out(t, "and.b%u %%z%u, %%%c%u, 127; or.b%u %%z%u, %%z%u, 1;\n", width, width, file_letter(width), s->b, width,
@@ -286,24 +346,32 @@ static void print_instr(const program *p, const stmt *s, prog_text *t, unsigned 
             s->dst, s->dst);
     if (s->pred >= 0 && !single)
         out(t, "S%u:\n", label);
+    pin(p, t, file_letter(instr_width(in->dst)), s->dst);
 }
 
-static void print_pack(const stmt *s, prog_text *t)
+static void print_pack(const program *p, const stmt *s, prog_text *t)
 {
+    unsigned next = (s->a + 1) % 8;
     switch (s->mode) {
     case 0: out(t, "mov.b32 %%r%u, {%%h%u, %%h%u};\n", s->dst, s->a, s->b); break;
     case 1: out(t, "mov.b64 %%d%u, {%%r%u, %%r%u};\n", s->dst, s->a, s->b); break;
-    case 2: out(t, "mov.b32 {%%h%u, %%h%u}, %%r%u;\n", s->a, (s->a + 1) % 8, s->dst); break;
-    case 3: out(t, "mov.b64 {%%r%u, %%r%u}, %%d%u;\n", s->a, (s->a + 1) % 8, s->dst); break;
+    case 2: out(t, "mov.b32 {%%h%u, %%h%u}, %%r%u;\n", s->a, next, s->dst); break;
+    case 3: out(t, "mov.b64 {%%r%u, %%r%u}, %%d%u;\n", s->a, next, s->dst); break;
     case 4: out(t, "cvt.u32.u16 %%r%u, %%h%u;\n", s->dst, s->a); break;
     default: out(t, "cvt.s64.s32 %%d%u, %%r%u;\n", s->dst, s->a); break;
+    }
+    if (s->mode == 2 || s->mode == 3) {
+        pin(p, t, s->mode == 2 ? 'h' : 'r', s->a);
+        pin(p, t, s->mode == 2 ? 'h' : 'r', next);
+    } else {
+        pin(p, t, s->mode == 1 || s->mode == 5 ? 'd' : 'r', s->dst);
     }
 }
 
 static const char *const redux_names[6] = {"add.s32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"};
 static const char *const atomic_names[6] = {"add.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"};
 
-static void print_warp(const stmt *s, prog_text *t)
+static void print_warp(const program *p, const stmt *s, prog_text *t)
 {
     static const char *const shuffles[4] = {"up", "down", "bfly", "idx"};
     static const char *const votes[3] = {"all", "any", "uni"};
@@ -336,6 +404,12 @@ static void print_warp(const stmt *s, prog_text *t)
             " ld.shared.u32 %%r%u, [word]; bar.sync 0;\n",
             s->value, atomic_names[s->mode % 6], s->a, s->dst);
     }
+    if (s->kind == STMT_VOTE && (s->mode & 3) != 3)
+        pin(p, t, 'p', s->dst % PROG_P);
+    else
+        pin(p, t, 'r', s->dst);
+    if (s->kind == STMT_SHUFFLE)
+        pin(p, t, 'p', s->c);
 }
 
 static void print_list(const program *p, prog_text *t, size_t from, size_t to, unsigned *label);
@@ -352,13 +426,15 @@ static void print_one(const program *p, prog_text *t, size_t at, unsigned *label
             out(t, "not.pred %%p%u, %%p%u;\n", s->dst, s->a);
         else
             out(t, "%s.pred %%p%u, %%p%u, %%p%u;\n", logic[s->mode], s->dst, s->a, s->b);
+        pin(p, t, 'p', s->dst);
         break;
     case STMT_TEST:
         out(t, "and.b32 %%tt, %%r%u, %u; setp.eq.u32 %%p%u, %%tt, %u;\n", s->a, s->value, s->dst,
             s->value & 0x55555555);
+        pin(p, t, 'p', s->dst);
         break;
     case STMT_IF:
-        out(t, "@%s%%p%d bra E%u;\n", s->negated ? "" : "!", s->pred, mine);
+        print_branch(p, t, (unsigned)s->pred, s->negated, 'E', mine);
         print_list(p, t, at + 1, at + 1 + s->body, label);
         if (s->other)
             out(t, "bra F%u;\n", mine);
@@ -382,9 +458,10 @@ static void print_one(const program *p, prog_text *t, size_t at, unsigned *label
             "and.b32 %%tt, %%r%u, 12; cvt.u64.u32 %%tw, %%tt; add.u64 %%tw, %%tl, %%tw; st.local.u32 [%%tw], %%r%u;"
             " and.b32 %%tt, %%r%u, 12; cvt.u64.u32 %%tw, %%tt; add.u64 %%tw, %%tl, %%tw; ld.local.u32 %%r%u, [%%tw];\n",
             s->b, s->a, s->c, s->dst);
+        pin(p, t, 'r', s->dst);
         break;
-    case STMT_PACK: print_pack(s, t); break;
-    default: print_warp(s, t);
+    case STMT_PACK: print_pack(p, s, t); break;
+    default: print_warp(p, s, t);
     }
 }
 
@@ -400,21 +477,23 @@ void program_print(const program *p, prog_text *t, const char *kernel)
     unsigned label = 0, word = 0;
     out(t, ".visible .entry %s(.param .u64 in, .param .u64 out, .param .u32 n)\n{\n", kernel);
     out(t,
-        ".reg .b16 %%h<%d>, %%z16; .reg .b32 %%r<%d>, %%z32, %%tt, %%tu, %%tv, %%tx, %%tm, %%ty; .reg .b64 %%d<%d>, "
+        ".reg .b16 %%h<%d>, %%z16; .reg .b32 %%r<%d>, %%z32, %%tt, %%tu, %%tv, %%tx, %%tm, %%ty, %%tk; .reg .b64 "
+        "%%d<%d>, "
         "%%z64, "
         "%%tw, %%ti, %%to, %%tl;\n",
         PROG_H, PROG_R, PROG_D);
     out(t,
         ".reg .pred %%p<%d>, %%tp, %%tq;\n.local .align 16 .b8 scratch[16];\n.shared .align 4 .b8 words[%d];\n.shared "
-        ".align 4 .u32 word;\n",
-        PROG_P, 4 * PROG_THREADS);
+        ".align 4 .u32 word;\n.shared .align 8 .b8 pins[%d];\n",
+        PROG_P, 4 * PROG_THREADS, 8 * PROG_THREADS);
     out(t,
         "mov.u32 %%tt, %%ctaid.x; mov.u32 %%tu, %%ntid.x; mov.u32 %%tv, %%tid.x; mad.lo.u32 %%tt, %%tt, %%tu, %%tv;\n"
         "ld.param.u64 %%ti, [in]; cvta.to.global.u64 %%ti, %%ti; mul.wide.u32 %%tw, %%tt, %d; add.s64 %%ti, %%ti, "
         "%%tw;\n"
         "ld.param.u64 %%to, [out]; cvta.to.global.u64 %%to, %%to; add.s64 %%to, %%to, %%tw;\n"
         "mov.u32 %%ty, %%tv; mov.u32 %%tm, words; shl.b32 %%tv, %%tv, 2; add.u32 %%tm, %%tm, %%tv; mov.u64 %%tl, "
-        "scratch;\n",
+        "scratch;\n"
+        "mov.u32 %%tk, pins; shl.b32 %%tv, %%ty, 3; add.u32 %%tk, %%tk, %%tv;\n",
         8 * PROG_WORDS);
     for (int i = 0; i < PROG_H; i++)
         out(t, "ld.global.u16 %%h%d, [%%ti+%u];\n", i, 8 * word++);

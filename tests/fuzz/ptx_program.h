@@ -52,12 +52,14 @@ typedef struct program {
     const instr *list;
     size_t list_count;
     uint64_t seed;
+    bool plain;  /* as in program_options */
     bool failed; /* out of memory */
 } program;
 
 typedef struct program_options {
     unsigned length;  /* top-level statements, about */
     bool approximate; /* use the special functions that the simulator reproduces exactly */
+    bool plain;       /* print results as they are: a compiler may merge statements, see ptx_program.c */
     const bool *skip; /* by place in the list, may be NULL: instructions not to use */
 } program_options;
 

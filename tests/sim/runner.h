@@ -40,6 +40,7 @@ typedef struct runner {
     CUdevice device;
     char name[96];
     int driver_version, arch; /* arch: 90 for sm_90 */
+    bool unoptimized;         /* runner_load asks the driver's compiler for level 0 */
     char error[8192];
 } runner;
 
@@ -109,9 +110,9 @@ __attribute__((unused)) static void runner_close(runner *r)
 __attribute__((unused)) static bool runner_load(runner *r, const char *ptx, CUmodule *out)
 {
     r->error[0] = 0;
-    CUjit_option options[2] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void *values[2] = {r->error, (void *)(uintptr_t)(sizeof(r->error) - 200)};
-    CUresult e = r->LoadData(out, ptx, 2, options, values);
+    CUjit_option options[3] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_OPTIMIZATION_LEVEL};
+    void *values[3] = {r->error, (void *)(uintptr_t)(sizeof(r->error) - 200), NULL};
+    CUresult e = r->LoadData(out, ptx, r->unoptimized ? 3 : 2, options, values);
     return e ? runner_fail(r, "loading PTX", e) : true;
 }
 

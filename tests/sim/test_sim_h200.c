@@ -243,6 +243,9 @@ TEST(differences_once_found)
          0x7ffde45aac3a9e84},
         {{STITCH__NEG, STITCH__F64, STITCH__RN, 0, 0}, 0xfff7469aa6f5fedf, 0, 0, 0xffff469aa6f5fedf},
         {{STITCH__RCP_APPROX, STITCH__F64, STITCH__RN, STITCH__FTZ, 0}, 0x2cac191d44ffa5f1, 0, 0, 0x533238cc00000000},
+        /* The unit does not see the low word, nor that these are NaNs. */
+        {{STITCH__RCP_APPROX, STITCH__F64, STITCH__RN, STITCH__FTZ, 0}, 0xfff0000000000001, 0, 0, 0x8000000000000000},
+        {{STITCH__RCP_APPROX, STITCH__F64, STITCH__RN, STITCH__FTZ, 0}, 0x7ff0000000000001, 0, 0, 0},
         {{STITCH__SQRT_APPROX, STITCH__F32, STITCH__RN, STITCH__FTZ, 0}, 0x430f881e, 0, 0, 0x413fb004},
     };
     for (size_t i = 0; i < sizeof(cvts) / sizeof(cvts[0]); i++)
