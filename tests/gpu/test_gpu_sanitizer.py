@@ -4,7 +4,7 @@ agrees with compute-sanitizer where one of its tools looks for that kind.
 
 Every planted/*.cu holds planted_NAME and correct_NAME, (float *out, const float *in, int n). Its head says how both are
 launched, which kind of finding is expected, and which tools of compute-sanitizer see it; the lines at fault end in
-"// planted". Prints TAP. Needs a build folder (STITCH_BUILD, default build) and NVRTC; the second half also needs nvcc,
+"// planted". "arch: sm_90a" says that only such a GPU runs them. Prints TAP. Needs a build folder (STITCH_BUILD, default build) and NVRTC; the second half also needs nvcc,
 compute-sanitizer and a GPU.
 
 Under each tool one process runs all correct twins, and those planted kernels that the tool is said to see.
@@ -41,7 +41,7 @@ def skip(name, why):
 def read_case(path):
     with open(path, encoding="utf-8") as text:
         lines = text.read().splitlines()
-    head = dict(re.findall(r"^ \* (launch|expect|tools): (.+)$", "\n".join(lines), re.MULTILINE))
+    head = dict(re.findall(r"^ \* (launch|expect|tools|arch): (.+)$", "\n".join(lines), re.MULTILINE))
     spec = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", head["launch"])}
     unknown = set(spec) - set(SPEC)
     tools = [] if head["tools"] == "-" else head["tools"].split()
@@ -49,7 +49,7 @@ def read_case(path):
     if unknown or not marked or set(tools) - set(TOOLS):
         sys.exit(f"{path}: bad head or no line marked: {unknown} {tools}")
     return {"name": os.path.splitext(os.path.basename(path))[0], "source": path, "spec": spec, "expect": head["expect"],
-            "tools": tools, "lines": marked}
+            "tools": tools, "lines": marked, "arch": head.get("arch")}
 
 
 def launch_of(case, kind):
@@ -212,8 +212,23 @@ def run_tool(tool, program, cases):
            "\n\n".join(record for found in wrong.values() for record in found[:2]))
 
 
+def device_arch():
+    """The architecture to compile for, with the instructions that only one has where that is known to be right."""
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True,
+                              text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return "native"
+    return "sm_90a" if done.stdout.split("\n")[0].strip() == "9.0" else "native"
+
+
 def run_sanitizer(cases):
     why = no_sanitizer()
+    arch = None if why else device_arch()
+    for case in cases:
+        if arch and case["arch"] not in (None, arch):
+            skip(f"{case['name']}: compute-sanitizer", f"needs {case['arch']}")
+    cases = [case for case in cases if case["arch"] in (None, arch)]
     if why:
         for tool in TOOLS:
             skip(f"compute-sanitizer {tool}", why)
@@ -222,7 +237,7 @@ def run_sanitizer(cases):
         source, program = os.path.join(folder, "planted_host.cu"), os.path.join(folder, "planted_host")
         with open(source, "w", encoding="utf-8") as text:
             text.write(host_source(cases))
-        done = subprocess.run([find_program("nvcc"), "-arch=native", "-lineinfo", "-o", program, source], capture_output=True,
+        done = subprocess.run([find_program("nvcc"), f"-arch={arch}", "-lineinfo", "-o", program, source], capture_output=True,
                               text=True, timeout=120)
         report("nvcc compiles the kernels", done.returncode == 0, done.stderr)
         if done.returncode == 0:
@@ -232,7 +247,7 @@ def run_sanitizer(cases):
 
 def main():
     cases = [read_case(path) for path in sorted(glob.glob(os.path.join(HERE, "planted", "*.cu")))]
-    run_simulator(cases, "sm_90")
+    run_simulator(cases, "sm_90a")
     run_sanitizer(cases)
     print(f"1..{len(results)}")
     return 0 if all(results) else 1
