@@ -297,8 +297,10 @@ static int fill_weights(stitch__admit *s, uint64_t other, stitch_error **err)
  * draw. */
 static int evaluate(stitch__admit *s, uint64_t other, int poison, stitch_error **err)
 {
-    int rc = fill_weights(s, other, err);
+    int rc = stitch__scope_check(&s->scope, "running the reference", err);
 
+    if (!rc)
+        rc = fill_weights(s, other, err);
     if (!rc)
         rc = fill_role(s, STITCH_TENSOR_STATE, 0, 0, err); /* zeros */
     for (int step = 0; !rc && step < s->a->steps; step++) {
