@@ -49,7 +49,8 @@ def usage():
                              (["run"], 2, "--task and --model"), (["verify", "--task", TASK], 2, "give one of"),
                              (["compile", "--nonsense"], 2, "--help"), (["compile", "a", "b"], 2, "unexpected"),
                              (["run", "--task", TASK, "--model", "x", "--attempts", "0"], 2, "not a valid value"),
-                             (["compile", "--source", SOURCE], 2, "--plan")):
+                             (["compile", "--source", SOURCE], 2, "--plan"), (["admit"], 2, "--task is needed"), (["help", "admit"], 0, "--runs"),
+                             (["admit", "--task", TASK, "x"], 2, "unexpected"), (["admit", "--task", TASK, "--runs", "0"], 2, "not a valid value")):
         done = run(*args)
         check("usage: stitch " + " ".join(os.path.basename(a) for a in args), done.returncode == code and word in done.stdout + done.stderr,
               done)
@@ -131,9 +132,34 @@ def hostile_names():
           os.listdir(os.path.join(FOLDER, "inner")) == ["folder"] and os.path.exists(os.path.join(inner, "_._up_.._.._name.stitch")), done)
 
 
+def admits():
+    """One honest task and one that zeros pass: exit codes, text, JSON."""
+    put("a.cu", 'extern "C" __global__ void k(const float *x, float *y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }\n')
+    put("a.json", json.dumps({"stitch": 1, "run": [{"kernel": "k", "grid": [1], "block": ["N"], "args": ["x", "y"]}]}))
+    for atol, code, verdict in ((1e-4, 0, "admitted"), (100, 1, "degenerate")):
+        task = put("a.task.json", json.dumps({
+            "stitch_task": 1, "name": "a", "dims": {"N": 256}, "inputs": [{"name": "x", "dtype": "f32", "shape": ["N"]}],
+            "outputs": [{"name": "y", "dtype": "f32", "shape": ["N"]}], "tolerance": {"atol": atol, "rtol": 0},
+            "reference": {"program": {"source": "a.cu", "plan": "a.json"}}}))
+        done = run("admit", "--task", task, "--device", "sim:sm_90a", "--seed", "5", "--json")
+        if done.returncode == 3:
+            tests.append(True)
+            print(f"ok {len(tests)} - admit # SKIP no simulator")
+            return
+        result = json.loads(done.stdout)
+        check("admit: " + verdict, done.returncode == code and result["verdict"] == verdict and result["seed"] == "0x0000000000000005", done)
+        check("admit gives reason and cure where there is one", bool(result["reason"]) == bool(result["cure"]) == bool(code), done)
+        done = run("admit", "--task", task, "--device", "sim:sm_90a")
+        check("admit for people: " + verdict, done.returncode == code and done.stdout.startswith(verdict.upper()), done)
+    done = run("admit", "--task", task, "--device", "sim:sm_90a", "--runs", "3")
+    check("admit with too few runs", done.returncode == 2 and "at least 4" in done.stderr, done)
+
+
 def without_a_device():
     done = run("verify", "--task", TASK, "--source", SOURCE, "--plan", PLAN, "--device", "none")
     check("verify without a device", done.returncode == 3 and "device" in done.stderr, done)
+    done = run("admit", "--task", TASK, "--device", "none")
+    check("admit without a device", done.returncode == 3 and "device" in done.stderr, done)
     done = run("run", "--task", TASK, "--model", "replay:" + put("r.jsonl", ""), "--device", "none", "--json")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     check("run without a device", done.returncode == 3 and events[0]["event"] == "error" and events[-1]["event"] == "result", done)
@@ -145,6 +171,7 @@ def main():
     if doctor():
         compiles()
         hostile_names()
+        admits()
     else:
         tests.append(True)
         print(f"ok {len(tests)} - compile # SKIP no NVRTC")
