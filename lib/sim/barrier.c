@@ -30,7 +30,7 @@ static void order(stitch__block *b, uint32_t came, uint32_t wait)
         b->full = now;
         b->partial = false;
         if (b->race.wrote)
-            memset(b->race.wrote, 0, b->race.words * 24);
+            memset(b->race.wrote, 0, b->race.words * 8);
         for (uint32_t i = 0; i < b->warp_count; i++)
             b->warps[i].clock = now;
         return;

@@ -119,10 +119,10 @@ typedef struct stitch__barrier {
 typedef struct stitch__race {
     uint64_t *w, *r;
     uint32_t *wpc, *rpc;
-    /* By 64 bytes, since the last barrier of all threads: something was written, something was read, every granule was
-     * read by several warps. */
+    /* Bits, since the last barrier of all threads. By 64 bytes: something was written, something was read. By granule:
+     * it was read by several warps, so that one more reader changes nothing. */
     uint64_t *wrote, *read, *crowded;
-    size_t words; /* of each of these */
+    size_t words; /* of all three, one behind the other */
 } stitch__race;
 
 /* The same of global memory. Most accesses are whole lines of 16 granules by consecutive lanes; a line keeps one record
@@ -197,6 +197,25 @@ typedef struct stitch__cluster {
     stitch__block *blocks[16];
 } stitch__cluster;
 
+/* How the addresses of the 32 lanes lie to each other: see exec_shape.h. */
+typedef struct stitch__shape {
+    uint64_t rel64[32]; /* distances from lane 0 */
+    uint32_t rel[32];   /* the same, low words */
+    int64_t low, high;  /* smallest and largest */
+    uint32_t bits;      /* all of them or-ed, for the alignment */
+    uint32_t stride;    /* distance from lane 0 to lane 1 */
+    bool line, half;    /* so it goes on for all lanes; for the lanes of either half of the warp */
+    /* What counting gave last, for which width and place (key) */
+    uint32_t shared_key, shared_units, global_key, global_units, global_ideal;
+} stitch__shape;
+
+#define STITCH__SHAPE_NONE UINT32_MAX
+#define STITCH__SHAPES     16u
+typedef struct stitch__shapes {
+    uint32_t count, irregular;
+    stitch__shape shape[STITCH__SHAPES];
+} stitch__shapes;
+
 /* Counts of one function in one host thread. */
 typedef struct stitch__mem_count {
     uint64_t requests, units, ideal, bytes; /* units: sectors or wavefronts */
@@ -208,6 +227,7 @@ typedef struct stitch__fn_count {
     uint64_t *divergent;       /* by pc: branches that split a warp */
     stitch__mem_count *mem;    /* by pc */
     stitch__sim_alloc **alloc; /* by pc: the allocation hit last */
+    stitch__shape **shape;     /* by pc: the shape seen last */
 } stitch__fn_count;
 
 struct stitch__job;
@@ -226,6 +246,7 @@ typedef struct stitch__exec {
     int32_t quantum;
     stitch__fn_count *counts; /* by function index */
     stitch__fn_count *fc;     /* of the running function */
+    stitch__shapes *shapes;
     uint64_t executed, lanes;
     uint64_t barriers;
     uint32_t shared_shift, global_shift; /* log2 of the race granules */

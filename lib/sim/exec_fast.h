@@ -23,84 +23,74 @@ static inline void blend64(uint64_t *d, const uint64_t *s, uint32_t mask)
     EACH_LANE d[i] = mask >> i & 1 ? s[i] : d[i];
 }
 
-enum { PATTERN_ANY, PATTERN_LINEAR, PATTERN_EQUAL };
-
-static inline int pattern32(const uint32_t *a, uint32_t step)
-{
-    uint32_t lin = 0, same = 0, first = a[0];
-    EACH_LANE
-    {
-        lin |= a[i] - (first + (uint32_t)i * step);
-        same |= a[i] - first;
-    }
-    return lin == 0 ? PATTERN_LINEAR : same == 0 ? PATTERN_EQUAL : PATTERN_ANY;
-}
-
-static inline int pattern64(const uint64_t *a, uint64_t step)
-{
-    uint64_t lin = 0, same = 0, first = a[0];
-    EACH_LANE
-    {
-        lin |= a[i] - (first + (uint64_t)(unsigned)i * step);
-        same |= a[i] - first;
-    }
-    return lin == 0 ? PATTERN_LINEAR : same == 0 ? PATTERN_EQUAL : PATTERN_ANY;
-}
-
 /* ---- between memory and registers -------------------------------------------------------------------------------- */
 
-static inline void spread(uint8_t *regs, const stitch__instr *in, const uint8_t *from, size_t stride)
+/* One element of each of `n` lanes (16 or 32), at `s`, `s` + stride, ..., as 32- or 64-bit words. */
+#define SPREAD(type)                                                                                                   \
+    for (int i = 0; i < n; i++) {                                                                                      \
+        type v;                                                                                                        \
+        memcpy(&v, s + (size_t)i * stride, sizeof(v));                                                                 \
+        if (wide)                                                                                                      \
+            ((uint64_t *)d)[i] = (uint64_t)(int64_t)v;                                                                 \
+        else                                                                                                           \
+            ((uint32_t *)d)[i] = (uint32_t)v;                                                                          \
+    }
+
+static inline void spread_element(void *d, const uint8_t *s, size_t stride, int n, uint8_t size, bool sx, bool wide)
 {
-    /* Offsets of the lanes are i * stride: consecutive elements, or one for all (stride 0). */
-    for (uint32_t k = 0; k < in->vec; k++) {
-        const uint8_t *s = from + k * in->size;
-        void *d = regs + in->o[k];
-        switch (in->size) {
-        case 4:
-            if (in->flags & STITCH__IN_WIDE)
-                for (int i = 0; i < 32; i++) {
-                    uint32_t v;
-                    memcpy(&v, s + (size_t)i * stride, 4);
-                    ((uint64_t *)d)[i] = in->flags & STITCH__IN_SIGNED ? (uint64_t)(int64_t)(int32_t)v : v;
-                }
-            else if (stride == 4)
-                memcpy(d, s, 128);
-            else if (stride == 16)
-                for (int i = 0; i < 32; i++)
-                    memcpy((uint32_t *)d + i, s + (size_t)i * 16, 4);
-            else
-                for (int i = 0; i < 32; i++)
-                    memcpy((uint32_t *)d + i, s + (size_t)i * stride, 4);
-            break;
-        case 8:
-            if (stride == 8)
-                memcpy(d, s, 256);
-            else
-                for (int i = 0; i < 32; i++)
-                    memcpy((uint64_t *)d + i, s + (size_t)i * stride, 8);
-            break;
-        case 2:
-            for (int i = 0; i < 32; i++) {
-                uint16_t v;
-                memcpy(&v, s + (size_t)i * stride, 2);
-                uint64_t w = in->flags & STITCH__IN_SIGNED ? (uint64_t)(int64_t)(int16_t)v : v;
-                if (in->flags & STITCH__IN_WIDE)
-                    ((uint64_t *)d)[i] = w;
-                else
-                    ((uint32_t *)d)[i] = (uint32_t)w;
-            }
-            break;
-        default:
-            for (int i = 0; i < 32; i++) {
-                uint64_t w = in->flags & STITCH__IN_SIGNED ? (uint64_t)(int64_t)(int8_t)s[(size_t)i * stride]
-                                                           : s[(size_t)i * stride];
-                if (in->flags & STITCH__IN_WIDE)
-                    ((uint64_t *)d)[i] = w;
-                else
-                    ((uint32_t *)d)[i] = (uint32_t)w;
-            }
-            break;
+    switch (size) {
+    case 4:
+        if (wide && sx) {
+            SPREAD(int32_t)
+        } else if (wide) {
+            SPREAD(uint32_t)
+        } else if (stride == 4) {
+            memcpy(d, s, (size_t)n * 4);
+        } else if (stride == 0) {
+            uint32_t v;
+            memcpy(&v, s, 4);
+            for (int i = 0; i < n; i++)
+                ((uint32_t *)d)[i] = v;
+        } else {
+            for (int i = 0; i < n; i++)
+                memcpy((uint32_t *)d + i, s + (size_t)i * stride, 4);
         }
+        break;
+    case 8:
+        if (stride == 8)
+            memcpy(d, s, (size_t)n * 8);
+        else
+            for (int i = 0; i < n; i++)
+                memcpy((uint64_t *)d + i, s + (size_t)i * stride, 8);
+        break;
+    case 2:
+        if (sx)
+            SPREAD(int16_t)
+        else
+            SPREAD(uint16_t)
+        break;
+    default:
+        if (sx)
+            SPREAD(int8_t)
+        else
+            SPREAD(uint8_t)
+        break;
+    }
+}
+
+/* Loads for `n` lanes from lane `lane` on, whose offsets are multiples of stride: consecutive elements, or one for all
+ * (stride 0). */
+static inline void spread(uint8_t *regs, const stitch__instr *in, const uint8_t *from, size_t stride, int lane, int n)
+{
+    bool sx = in->flags & STITCH__IN_SIGNED, wide = in->flags & STITCH__IN_WIDE || in->size == 8;
+    size_t width = wide ? 8 : 4;
+    for (uint32_t k = 0; k < in->vec; k++) {
+        uint8_t *d = regs + in->o[k] + (size_t)lane * width;
+        const uint8_t *s = from + k * in->size;
+        if (n == 32) /* numbers that the compiler knows */
+            spread_element(d, s, stride, 32, in->size, sx, wide);
+        else
+            spread_element(d, s, stride, 16, in->size, sx, wide);
     }
 }
 
@@ -143,23 +133,21 @@ static inline void scatter(stitch__exec *x, const stitch__instr *in, uint8_t *to
     }
 }
 
-static inline void collect(stitch__exec *x, const stitch__instr *in, uint8_t *to)
+/* Stores of `n` lanes from lane `lane` on to consecutive elements. */
+static inline void collect(stitch__exec *x, const stitch__instr *in, uint8_t *to, uint32_t lane, uint32_t n)
 {
-    if (in->vec == 1 && in->size == 4 && !(in->flags & STITCH__IN_WIDE)) {
-        memcpy(to, stitch__operand(x, in->o[1]), 128);
-        return;
-    }
-    size_t step = (size_t)in->size * in->vec;
+    size_t step = (size_t)in->size * in->vec, width = in->flags & STITCH__IN_WIDE || in->size == 8 ? 8 : 4;
     for (uint32_t k = 0; k < in->vec; k++) {
         uint8_t *d = to + k * in->size;
-        const uint8_t *s = stitch__operand(x, in->o[1 + k]);
-        size_t width = in->flags & STITCH__IN_WIDE || in->size == 8 ? 8 : 4;
-        if (in->size == 4 && width == 4)
-            for (int i = 0; i < 32; i++)
-                memcpy(d + (size_t)i * step, s + 4 * (size_t)i, 4);
+        const uint8_t *s = (const uint8_t *)stitch__operand(x, in->o[1 + k]) + lane * width;
+        if (in->size == step && in->size == width)
+            memcpy(d, s, n * step);
+        else if (in->size == 4 && width == 4)
+            for (uint32_t i = 0; i < n; i++)
+                memcpy(d + i * step, s + 4 * (size_t)i, 4);
         else
-            for (int i = 0; i < 32; i++)
-                memcpy(d + (size_t)i * step, s + (size_t)i * width, in->size);
+            for (uint32_t i = 0; i < n; i++)
+                memcpy(d + i * step, s + i * width, in->size);
     }
 }
 
@@ -243,14 +231,6 @@ static inline bool lines_any(const uint64_t *bits, uint32_t from, uint32_t to)
     return false;
 }
 
-static inline bool lines_all(const uint64_t *bits, uint32_t from, uint32_t to)
-{
-    for (uint32_t i = from >> 6; i <= (to - 1) >> 6; i++)
-        if (!(bits[i >> 6] >> (i & 63) & 1))
-            return false;
-    return true;
-}
-
 static inline void lines_set(uint64_t *bits, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from >> 6; i <= (to - 1) >> 6; i++)
@@ -262,10 +242,10 @@ static inline unsigned log2_of(uint32_t each)
     return (unsigned)__builtin_ctz(each);
 }
 
-/* Consecutive lanes from `first_lane` on read the bytes [from, to) of shared memory, `each` granules a lane. False:
- * there may be a conflict. */
+/* Consecutive lanes from `first_lane` on read the bytes [from, to) of shared memory, `each` granules a lane; `several`:
+ * MULTILANE if other lanes read the same. False: there may be a conflict. */
 static inline bool shared_read_run(stitch__exec *x, uint32_t from, uint32_t to, uint32_t each, uint32_t first_lane,
-                                   uint32_t pc)
+                                   uint64_t several, uint32_t pc)
 {
     stitch__race *race = &x->block->race;
     uint32_t at = from >> x->shared_shift, n = (to >> x->shared_shift) - at;
@@ -278,12 +258,12 @@ static inline bool shared_read_run(stitch__exec *x, uint32_t from, uint32_t to, 
         {
             uint64_t mine = key + ((uint64_t)(i >> shift) << STITCH__KEY_LANE_SHIFT);
             bad |= (uint64_t)((int64_t)(w[i] & STITCH__KEY_CLOCK) >= (int64_t)full) &
-                   (uint64_t)((w[i] ^ mine) >> STITCH__KEY_LANE_SHIFT != 0);
+                   (uint64_t)(((w[i] ^ mine) >> STITCH__KEY_LANE_SHIFT | several) != 0);
         }
         if (bad)
             return false;
     }
-    if (lines_all(race->crowded, from, to))
+    if (!x->block->partial && bits_set(race->crowded, at, n))
         return true;
     lines_set(race->read, from, to);
     uint64_t *r = race->r + at, warp = (x->prefix >> STITCH__KEY_WARP_SHIFT) & 31, crowd = STITCH__KEY_MULTIWARP;
@@ -297,13 +277,13 @@ static inline bool shared_read_run(stitch__exec *x, uint32_t from, uint32_t to, 
         uint64_t other_lane = 0 - (uint64_t)(((e ^ mine) & (UINT64_C(31) << STITCH__KEY_LANE_SHIFT)) != 0);
         uint64_t flags = (e & STITCH__KEY_MULTIWARP) | (same_warp & now & (e | other_lane) & STITCH__KEY_MULTILANE) |
                          (~same_warp & STITCH__KEY_MULTIWARP);
-        uint64_t next = mine | (live & flags);
+        uint64_t next = mine | several | (live & flags);
         crowd &= next;
         r[i] = next;
         rpc[i] = pc;
     }
-    if (crowd && !(from & 63) && !(to & 63))
-        lines_set(race->crowded, from, to);
+    if (crowd)
+        set_bits(race->crowded, at, n);
     return true;
 }
 
@@ -338,23 +318,42 @@ static inline bool shared_write_run(stitch__exec *x, uint32_t from, uint32_t to,
     return true;
 }
 
-/* One read of an element by one lane, or by several (`flags` MULTILANE). */
-static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size, uint64_t lane, uint64_t flags,
+static inline bool shared_write_one(stitch__exec *x, uint32_t from, uint32_t size, uint64_t lane, uint32_t pc)
+{
+    stitch__race *race = &x->block->race;
+    uint64_t mine = x->prefix | x->warp->clock | lane << STITCH__KEY_LANE_SHIFT, full = x->block->full;
+    uint32_t line = from >> 6;
+    uint64_t bit = UINT64_C(1) << (line & 63);
+    bool seen = (race->wrote[line >> 6] | race->read[line >> 6]) & bit;
+    race->wrote[line >> 6] |= bit;
+    for (uint32_t g = from >> x->shared_shift, end = (from + size) >> x->shared_shift; g < end; g++) {
+        uint64_t w = race->w[g], r = race->r[g];
+        if (seen && (((w & STITCH__KEY_CLOCK) >= full && (w ^ mine) >> STITCH__KEY_LANE_SHIFT) ||
+                     ((r & STITCH__KEY_CLOCK) >= full && (r ^ mine) >> STITCH__KEY_LANE_SHIFT)))
+            return false;
+        race->w[g] = mine;
+        race->wpc[g] = pc;
+    }
+    return true;
+}
+
+/* One read of an element by one lane, or by several (`several` MULTILANE). */
+static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size, uint64_t lane, uint64_t several,
                                    uint32_t pc)
 {
-    stitch__block *b = x->block;
-    uint64_t mine = x->prefix | x->warp->clock | lane << STITCH__KEY_LANE_SHIFT, full = b->full;
+    stitch__race *race = &x->block->race;
+    uint64_t mine = x->prefix | x->warp->clock | lane << STITCH__KEY_LANE_SHIFT, full = x->block->full;
     uint32_t line = from >> 6; /* an aligned element lies in one piece */
     uint64_t bit = UINT64_C(1) << (line & 63);
-    bool wrote = b->race.wrote[line >> 6] & bit;
-    if (!wrote && b->race.crowded[line >> 6] & bit)
-        return true;
-    b->race.read[line >> 6] |= bit;
+    bool wrote = race->wrote[line >> 6] & bit;
+    race->read[line >> 6] |= bit;
     for (uint32_t g = from >> x->shared_shift, end = (from + size) >> x->shared_shift; g < end; g++) {
-        uint64_t e = b->race.w[g], more = flags;
-        if (wrote && (e & STITCH__KEY_CLOCK) >= full && (flags || (e ^ mine) >> STITCH__KEY_LANE_SHIFT))
+        uint64_t e = race->w[g], more = several;
+        if (wrote && (e & STITCH__KEY_CLOCK) >= full && (several || (e ^ mine) >> STITCH__KEY_LANE_SHIFT))
             return false;
-        e = b->race.r[g];
+        if (!x->block->partial && race->crowded[g >> 6] >> (g & 63) & 1)
+            continue;
+        e = race->r[g];
         if ((e & STITCH__KEY_CLOCK) >= full && (e ^ mine) >> STITCH__KEY_LANE_SHIFT) {
             more |= e & STITCH__KEY_MULTIWARP;
             if ((e ^ mine) >> STITCH__KEY_WARP_SHIFT & 31)
@@ -362,8 +361,10 @@ static inline bool shared_read_one(stitch__exec *x, uint32_t from, uint32_t size
             else if (((e ^ mine) & STITCH__KEY_CLOCK) == 0)
                 more |= STITCH__KEY_MULTILANE;
         }
-        b->race.r[g] = mine | more;
-        b->race.rpc[g] = pc;
+        race->r[g] = mine | more;
+        race->rpc[g] = pc;
+        if (more & STITCH__KEY_MULTIWARP)
+            race->crowded[g >> 6] |= UINT64_C(1) << (g & 63);
     }
     return true;
 }
@@ -511,12 +512,26 @@ static inline bool word_write(stitch__exec *x, stitch__race_log *log, stitch__ra
     return true;
 }
 
+/* Starts to fetch the records of 32 elements that lie anywhere: nearly every one is far from the caches. */
+static inline void global_prefetch(const stitch__exec *x, const stitch__race_log *log, const uint32_t *offset)
+{
+    for (uint32_t i = 0; i < 32; i++)
+        __builtin_prefetch(&log->line[(offset[i] >> x->global_shift) / STITCH__LINE], 1);
+    for (uint32_t i = 0; i < 32; i++) {
+        uint64_t g = offset[i] >> x->global_shift;
+        const stitch__race_line *l = &log->line[g / STITCH__LINE];
+        if (STITCH__SEE(l->e.w) == STITCH__LINE_WORDS)
+            __builtin_prefetch(&log->word[g], 1);
+    }
+}
+
 /* Each lane its own element. */
 static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each,
                                     uint32_t pc)
 {
     uint64_t key = x->prefix | x->warp->clock;
     uint32_t tag = log->tag | (pc & STITCH__TAG_PC), alone = tag | 4u << STITCH__TAG_EACH;
+    global_prefetch(x, log, offset);
     for (uint32_t i = 0; i < 32; i++) {
         if (i < 31 && offset[i] == offset[i + 1])
             continue; /* the last lane of those with one address speaks for them */
@@ -537,6 +552,7 @@ static inline bool global_write_each(stitch__exec *x, stitch__race_log *log, con
 {
     uint64_t key = x->prefix | x->warp->clock;
     uint32_t tag = log->tag | (pc & STITCH__TAG_PC), alone = tag | 4u << STITCH__TAG_EACH;
+    global_prefetch(x, log, offset);
     for (uint32_t i = 0; i < 32; i++) {
         uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, g = offset[i] >> x->global_shift;
         if (g % STITCH__LINE + each <= STITCH__LINE &&

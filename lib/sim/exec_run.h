@@ -4,64 +4,36 @@
  * consecutive, equal, or anything. Compiled for any processor by exec_run.c and for AVX2 by exec_run_avx2.c.
  * Whatever is unusual about an access, an error above all, is left to exec_memory.c, which starts over.
  */
-#include "sim/exec_fast.h"
+#include "sim/exec_shape.h"
 
 /* ---- shared memory ----------------------------------------------------------------------------------------------- */
 
-static inline bool shared_offsets(stitch__exec *x, const stitch__instr *in, const void *base, uint32_t *a,
-                                  uint32_t rank)
+/* The shape of the addresses, and offset of the first in the block's memory. NULL: not all lanes are inside, or not
+ * all are aligned. */
+static inline stitch__shape *shared_shape(stitch__exec *x, const stitch__instr *in, const void *base, uint32_t step,
+                                          uint32_t pc, uint32_t *first, stitch__shape *scratch)
 {
-    uint32_t imm = (uint32_t)in->imm - (rank << 24);
+    const stitch__block *b = x->block;
+    const uint32_t *p = base;
+    uint32_t low[32];
     if (in->flags & STITCH__IN_ADDR64) {
-        const uint64_t *p = base;
+        const uint64_t *wide = base;
         uint64_t high = 0;
         EACH_LANE
         {
-            a[i] = (uint32_t)p[i] + imm;
-            high |= p[i] >> 32;
+            low[i] = (uint32_t)wide[i];
+            high |= wide[i] >> 32;
         }
-        return high == 0;
+        if (high)
+            return NULL;
+        p = low;
     }
-    const uint32_t *p = base;
-    EACH_LANE a[i] = p[i] + imm;
-    (void)x;
-    return true;
-}
-
-static inline bool in_range(const uint32_t *a, uint32_t low, uint32_t high, uint32_t step)
-{
-    uint32_t bad = 0;
-    EACH_LANE bad |= (uint32_t)(a[i] - low > high - low) | (a[i] & (step - 1));
-    return bad == 0;
-}
-
-/* Half-warps with consecutive addresses each: rows of 16 in a tile. */
-static inline bool halves(const uint32_t *a, uint32_t step)
-{
-    uint32_t bad = 0;
-    EACH_LANE bad |= a[i] - (a[i & 16] + (uint32_t)(i & 15) * step);
-    return bad == 0;
-}
-
-static inline bool two_values(const uint32_t *a)
-{
-    uint32_t bad = 0;
-    EACH_LANE bad |= a[i] - a[i & 16];
-    return bad == 0;
-}
-
-static inline bool shared_read_each(stitch__exec *x, const uint32_t *a, uint32_t step, bool rows, uint32_t pc)
-{
-    if (rows)
-        return shared_read_run(x, a[0], a[0] + 16 * step, step >> x->shared_shift, 0, pc) &&
-               shared_read_run(x, a[16], a[16] + 16 * step, step >> x->shared_shift, 16, pc);
-    for (uint32_t i = 0; i < 32; i++) {
-        if (i < 31 && a[i] == a[i + 1])
-            continue;
-        if (!shared_read_one(x, a[i], step, i, i && a[i] == a[i - 1] ? STITCH__KEY_MULTILANE : 0, pc))
-            return false;
-    }
-    return true;
+    stitch__shape *s = shape32(x, pc, p, scratch);
+    *first = p[0] + (uint32_t)in->imm - (b->rank << 24);
+    if (*first + s->low < STITCH__SIM_SHARED_START || *first + s->high + step > b->shared_end ||
+        (*first | s->bits) & (step - 1))
+        return NULL;
+    return s;
 }
 
 static inline bool shared_written(const stitch__exec *x, const uint32_t *a, uint32_t step)
@@ -72,80 +44,125 @@ static inline bool shared_written(const stitch__exec *x, const uint32_t *a, uint
     return (have & need) == need;
 }
 
-static bool fast_shared_load(stitch__exec *x, const stitch__instr *in)
+static inline bool shared_read_each(stitch__exec *x, const uint32_t *a, uint32_t step, uint32_t pc)
 {
-    stitch__block *b = x->block;
-    uint32_t a[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in);
-    if (in->flags & STITCH__IN_VOLATILE || in->bytes_mask || b->far || b->shared_end < STITCH__SIM_SHARED_START + step ||
-        !shared_offsets(x, in, stitch__operand(x, in->o[4]), a, b->rank) ||
-        !in_range(a, STITCH__SIM_SHARED_START, b->shared_end - step, step))
-        return false;
-    int pattern = pattern32(a, step);
-    if (pattern == PATTERN_LINEAR) {
-        if ((x->check_init && !bits_set(b->shared_init, a[0], 32 * step)) ||
-            (x->check_shared && !shared_read_run(x, a[0], a[0] + 32 * step, step >> x->shared_shift, 0, pc)))
+    for (uint32_t i = 0; i < 32; i++) {
+        if (i < 31 && a[i] == a[i + 1])
+            continue;
+        if (!shared_read_one(x, a[i], step, i, i && a[i] == a[i - 1] ? STITCH__KEY_MULTILANE : 0, pc))
             return false;
-        if (x->counting)
-            count_run(&x->fc->mem[pc], 0, step, true);
-        spread(x->regs, in, b->shared + a[0], step);
-        return true;
-    }
-    if (pattern == PATTERN_EQUAL) {
-        if ((x->check_init && !bits_set(b->shared_init, a[0], step)) ||
-            (x->check_shared && !shared_read_one(x, a[0], step, 0, STITCH__KEY_MULTILANE, pc)))
-            return false;
-        if (x->counting)
-            count_shared(&x->fc->mem[pc], a, step);
-        spread(x->regs, in, b->shared + a[0], 0);
-        return true;
-    }
-    bool rows = halves(a, step), two = !rows && two_values(a);
-    uint32_t run = rows ? 16 * step : step;
-    if (x->check_init && !(rows || two ? bits_set(b->shared_init, a[0], run) && bits_set(b->shared_init, a[16], run)
-                                       : shared_written(x, a, step)))
-        return false;
-    if (x->check_shared && !shared_read_each(x, a, step, rows, pc))
-        return false;
-    if (x->counting)
-        count_shared(&x->fc->mem[pc], a, step);
-    if (rows && step == 4 && !(in->flags & STITCH__IN_WIDE)) {
-        memcpy(x->regs + in->o[0], b->shared + a[0], 64);
-        memcpy(x->regs + in->o[0] + 64, b->shared + a[16], 64);
-    } else {
-        gather(x->regs, in, b->shared, a);
     }
     return true;
 }
 
-static bool fast_shared_store(stitch__exec *x, const stitch__instr *in)
+static inline bool shared_load_any(stitch__exec *x, const stitch__instr *in, const stitch__shape *s, uint32_t first,
+                                   uint32_t step, uint32_t pc)
+{
+    uint32_t a[32];
+    EACH_LANE a[i] = first + s->rel[i];
+    if ((x->check_init && !shared_written(x, a, step)) || (x->check_shared && !shared_read_each(x, a, step, pc)))
+        return false;
+    gather(x->regs, in, x->block->shared, a);
+    return true;
+}
+
+/* Half-warps: each at consecutive addresses, or each at one. */
+static inline bool shared_load_halves(stitch__exec *x, const stitch__instr *in, const stitch__shape *s, uint32_t first,
+                                      uint32_t step, uint32_t pc)
 {
     stitch__block *b = x->block;
-    uint32_t a[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in), each = step >> x->shared_shift;
-    if (in->flags & STITCH__IN_VOLATILE || b->far || b->shared_end < STITCH__SIM_SHARED_START + step ||
-        !shared_offsets(x, in, stitch__operand(x, in->o[0]), a, b->rank) ||
-        !in_range(a, STITCH__SIM_SHARED_START, b->shared_end - step, step))
+    bool rows = s->stride != 0;
+    uint32_t second = first + s->rel[16], run = rows ? 16 * step : step, each = step >> x->shared_shift;
+    if (x->check_init && (!bits_set(b->shared_init, first, run) || !bits_set(b->shared_init, second, run)))
         return false;
-    if (pattern32(a, step) == PATTERN_LINEAR) {
-        if (x->check_shared && !shared_write_run(x, a[0], a[0] + 32 * step, each, 0, pc))
+    if (x->check_shared) {
+        if (!rows) {
+            if (!shared_read_one(x, first, step, 15, STITCH__KEY_MULTILANE, pc) ||
+                !shared_read_one(x, second, step, 31, STITCH__KEY_MULTILANE, pc))
+                return false;
+        } else if (first == second) {
+            if (!shared_read_run(x, first, first + run, each, 16, STITCH__KEY_MULTILANE, pc))
+                return false;
+        } else if (!shared_read_run(x, first, first + run, each, 0, 0, pc) ||
+                   !shared_read_run(x, second, second + run, each, 16, 0, pc)) {
+            return false;
+        }
+    }
+    spread(x->regs, in, b->shared + first, s->stride, 0, 16);
+    spread(x->regs, in, b->shared + second, s->stride, 16, 16);
+    return true;
+}
+
+static inline bool fast_shared_load(stitch__exec *x, const stitch__instr *in, uint32_t pc)
+{
+    stitch__block *b = x->block;
+    stitch__shape scratch;
+    uint32_t first, step = (uint32_t)in->size * in->vec;
+    if (in->flags & STITCH__IN_VOLATILE || in->bytes_mask || b->far)
+        return false;
+    stitch__shape *s = shared_shape(x, in, stitch__operand(x, in->o[4]), step, pc, &first, &scratch);
+    if (!s)
+        return false;
+    if (shape_linear(s, step)) {
+        if ((x->check_init && !bits_set(b->shared_init, first, 32 * step)) ||
+            (x->check_shared && !shared_read_run(x, first, first + 32 * step, step >> x->shared_shift, 0, 0, pc)))
+            return false;
+        spread(x->regs, in, b->shared + first, step, 0, 32);
+    } else if (shape_equal(s)) {
+        if ((x->check_init && !bits_set(b->shared_init, first, step)) ||
+            (x->check_shared && !shared_read_one(x, first, step, 0, STITCH__KEY_MULTILANE, pc)))
+            return false;
+        spread(x->regs, in, b->shared + first, 0, 0, 32);
+    } else if (shape_rows(s, step) || shape_two(s)) {
+        if (!shared_load_halves(x, in, s, first, step, pc))
+            return false;
+    } else if (!shared_load_any(x, in, s, first, step, pc)) {
+        return false;
+    }
+    if (x->counting)
+        count_shared_shape(&x->fc->mem[pc], s, first, step);
+    return true;
+}
+
+static inline bool fast_shared_store(stitch__exec *x, const stitch__instr *in, uint32_t pc)
+{
+    stitch__block *b = x->block;
+    stitch__shape scratch;
+    uint32_t first, step = (uint32_t)in->size * in->vec, each = step >> x->shared_shift;
+    if (in->flags & STITCH__IN_VOLATILE || b->far)
+        return false;
+    stitch__shape *s = shared_shape(x, in, stitch__operand(x, in->o[0]), step, pc, &first, &scratch);
+    if (!s)
+        return false;
+    if (shape_linear(s, step)) {
+        if (x->check_shared && !shared_write_run(x, first, first + 32 * step, each, 0, pc))
             return false;
         if (x->check_init)
-            set_bits(b->shared_init, a[0], 32 * step);
-        if (x->counting)
-            count_run(&x->fc->mem[pc], 0, step, true);
-        collect(x, in, b->shared + a[0]);
-        return true;
-    }
-    if (x->check_shared) {
-        for (uint32_t i = 0; i < 32; i++)
-            if (!shared_write_run(x, a[i], a[i] + step, each, i, pc))
+            set_bits(b->shared_init, first, 32 * step);
+        collect(x, in, b->shared + first, 0, 32);
+    } else if (shape_rows(s, step)) {
+        uint32_t second = first + s->rel[16];
+        if (x->check_shared && (!shared_write_run(x, first, first + 16 * step, each, 0, pc) ||
+                                !shared_write_run(x, second, second + 16 * step, each, 16, pc)))
+            return false;
+        if (x->check_init) {
+            set_bits(b->shared_init, first, 16 * step);
+            set_bits(b->shared_init, second, 16 * step);
+        }
+        collect(x, in, b->shared + first, 0, 16);
+        collect(x, in, b->shared + second, 16, 16);
+    } else {
+        uint32_t a[32];
+        EACH_LANE a[i] = first + s->rel[i];
+        for (uint32_t i = 0; x->check_shared && i < 32; i++)
+            if (!shared_write_one(x, a[i], step, i, pc))
                 return false;
-    }
-    if (x->check_init)
-        for (int i = 0; i < 32; i++)
+        for (int i = 0; x->check_init && i < 32; i++)
             set_bits(b->shared_init, a[i], step);
+        scatter(x, in, b->shared, a);
+    }
     if (x->counting)
-        count_shared(&x->fc->mem[pc], a, step);
-    scatter(x, in, b->shared, a);
+        count_shared_shape(&x->fc->mem[pc], s, first, step);
     return true;
 }
 
@@ -162,109 +179,116 @@ static inline stitch__sim_alloc *cached_alloc(stitch__exec *x, uint32_t pc, uint
     return a;
 }
 
-/* Absolute addresses; the allocation that holds all lanes, offsets in it. NULL: not so simple. */
-static inline stitch__sim_alloc *global_offsets(stitch__exec *x, const stitch__instr *in, const uint64_t *base,
-                                                uint64_t *a, uint32_t *offset, uint32_t step, uint32_t pc, int *pattern)
+/* The allocation that holds all lanes, the shape of the addresses, and the address of the first. NULL: not so simple.
+ */
+static inline stitch__sim_alloc *global_shape(stitch__exec *x, const stitch__instr *in, const uint64_t *base,
+                                              uint32_t step, uint32_t pc, uint64_t *first, stitch__shape **shape,
+                                              stitch__shape *scratch)
 {
-    uint64_t imm = (uint64_t)in->imm, bad = 0;
-    EACH_LANE a[i] = base[i] + imm;
-    if (a[0] < STITCH__SIM_GLOBAL_BASE)
+    *first = base[0] + (uint64_t)in->imm;
+    if (*first < STITCH__SIM_GLOBAL_BASE)
         return NULL;
-    stitch__sim_alloc *al = cached_alloc(x, pc, a[0]);
+    stitch__sim_alloc *al = cached_alloc(x, pc, *first);
     if (!al || al->freed || al->size < step || al->size > UINT32_MAX)
         return NULL;
-    uint64_t start = al->base, last = al->size - step;
-    EACH_LANE
-    {
-        uint64_t off = a[i] - start;
-        bad |= (uint64_t)(off > last) | (a[i] & (step - 1));
-        offset[i] = (uint32_t)off;
-    }
-    if (bad)
+    stitch__shape *s = shape64(x, pc, base, scratch);
+    int64_t at = (int64_t)(*first - al->base), room = (int64_t)al->size;
+    if (s->low < -room || s->high > room || at + s->low < 0 || at + s->high > room - (int64_t)step ||
+        ((uint32_t)*first | s->bits) & (step - 1))
         return NULL;
-    *pattern = pattern64(a, step);
+    *shape = s;
     return al;
 }
 
-static bool fast_global_load(stitch__exec *x, const stitch__instr *in)
+static inline bool global_written(const _Atomic(uint64_t) *init, const uint32_t *offset, uint32_t step)
 {
-    uint64_t a[32];
-    uint32_t offset[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in);
-    int pattern;
+    uint64_t need = (UINT64_C(1) << step) - 1, have = need;
+    for (int i = 0; i < 32; i++)
+        have &= atomic_load_explicit(&init[offset[i] >> 6], memory_order_relaxed) >> (offset[i] & 63);
+    return (have & need) == need;
+}
+
+static inline bool fast_global_load(stitch__exec *x, const stitch__instr *in, uint32_t pc)
+{
+    uint64_t first;
+    stitch__shape *s, scratch;
+    uint32_t offset[32], step = (uint32_t)in->size * in->vec, each = step >> x->global_shift;
     if (!(in->flags & STITCH__IN_ADDR64) || in->flags & STITCH__IN_VOLATILE || in->bytes_mask)
         return false;
-    stitch__sim_alloc *al = global_offsets(x, in, stitch__operand(x, in->o[4]), a, offset, step, pc, &pattern);
+    stitch__sim_alloc *al = global_shape(x, in, stitch__operand(x, in->o[4]), step, pc, &first, &s, &scratch);
     if (!al)
         return false;
+    uint32_t at = (uint32_t)(first - al->base);
     const _Atomic(uint64_t) *init = x->check_init ? al->init : NULL;
     stitch__race_log *log = NULL;
-    uint32_t each = step >> x->global_shift;
     if (x->check_global && !al->readonly) {
         log = stitch__race_of(x, al);
         if (!log)
             return false;
     }
-    if (pattern == PATTERN_LINEAR) {
-        if ((init && !bits_set_shared(init, offset[0], 32 * step)) ||
-            (log && !global_read_run(x, log, offset[0] >> x->global_shift, 32, 0, each, pc) &&
-             !global_read_each(x, log, offset, each, pc)))
+    if (shape_linear(s, step)) {
+        if (init && !bits_set_shared(init, at, 32 * step))
             return false;
+        if (log && !global_read_run(x, log, at >> x->global_shift, 32, 0, each, pc)) {
+            EACH_LANE offset[i] = at + s->rel[i];
+            if (!global_read_each(x, log, offset, each, pc))
+                return false;
+        }
         if (x->counting)
-            count_run(&x->fc->mem[pc], a[0], step, false);
-        spread(x->regs, in, al->host + offset[0], step);
+            count_run(&x->fc->mem[pc], first, step, false);
+        spread(x->regs, in, al->host + at, step, 0, 32);
         return true;
     }
-    if (init) {
-        uint64_t need = (UINT64_C(1) << step) - 1, have = need;
-        for (int i = 0; i < 32; i++)
-            have &= atomic_load_explicit(&init[offset[i] >> 6], memory_order_relaxed) >> (offset[i] & 63);
-        if ((have & need) != need)
-            return false;
-    }
+    EACH_LANE offset[i] = at + s->rel[i];
+    if (init && !global_written(init, offset, step))
+        return false;
     if (log &&
-        !(halves(offset, step) && global_read_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
+        !(shape_rows(s, step) && global_read_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
           global_read_run(x, log, offset[16] >> x->global_shift, 16, 16, each, pc)) &&
         !global_read_each(x, log, offset, each, pc))
         return false;
     if (x->counting)
-        count_global(&x->fc->mem[pc], a, step);
-    if (pattern == PATTERN_EQUAL)
-        spread(x->regs, in, al->host + offset[0], 0);
+        count_global_shape(&x->fc->mem[pc], s, first, step);
+    if (shape_equal(s))
+        spread(x->regs, in, al->host + at, 0, 0, 32);
     else
         gather(x->regs, in, al->host, offset);
     return true;
 }
 
-static bool fast_global_store(stitch__exec *x, const stitch__instr *in)
+static inline bool fast_global_store(stitch__exec *x, const stitch__instr *in, uint32_t pc)
 {
-    uint64_t a[32];
-    uint32_t offset[32], step = (uint32_t)in->size * in->vec, pc = stitch__pc(x, in);
-    int pattern;
+    uint64_t first;
+    stitch__shape *s, scratch;
+    uint32_t offset[32], step = (uint32_t)in->size * in->vec, each = step >> x->global_shift;
     if (!(in->flags & STITCH__IN_ADDR64) || in->flags & STITCH__IN_VOLATILE)
         return false;
-    stitch__sim_alloc *al = global_offsets(x, in, stitch__operand(x, in->o[0]), a, offset, step, pc, &pattern);
-    if (!al || al->readonly || pattern == PATTERN_EQUAL)
+    stitch__sim_alloc *al = global_shape(x, in, stitch__operand(x, in->o[0]), step, pc, &first, &s, &scratch);
+    if (!al || al->readonly || shape_equal(s))
         return false;
+    uint32_t at = (uint32_t)(first - al->base);
     stitch__race_log *log = NULL;
-    uint32_t each = step >> x->global_shift;
     if (x->check_global) {
         log = stitch__race_of(x, al);
         if (!log)
             return false;
     }
-    if (pattern == PATTERN_LINEAR) {
-        if (log && !global_write_run(x, log, offset[0] >> x->global_shift, 32, 0, each, pc) &&
-            !global_write_each(x, log, offset, each, pc))
-            return false;
+    if (shape_linear(s, step)) {
+        if (log && !global_write_run(x, log, at >> x->global_shift, 32, 0, each, pc)) {
+            EACH_LANE offset[i] = at + s->rel[i];
+            if (!global_write_each(x, log, offset, each, pc))
+                return false;
+        }
         if (al->init)
-            set_bits_shared(al->init, offset[0], 32 * step);
+            set_bits_shared(al->init, at, 32 * step);
         if (x->counting)
-            count_run(&x->fc->mem[pc], a[0], step, false);
-        collect(x, in, al->host + offset[0]);
+            count_run(&x->fc->mem[pc], first, step, false);
+        collect(x, in, al->host + at, 0, 32);
         return true;
     }
+    EACH_LANE offset[i] = at + s->rel[i];
     if (log &&
-        !(halves(offset, step) && global_write_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
+        !(shape_rows(s, step) && global_write_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
           global_write_run(x, log, offset[16] >> x->global_shift, 16, 16, each, pc)) &&
         !global_write_each(x, log, offset, each, pc))
         return false;
@@ -272,24 +296,24 @@ static bool fast_global_store(stitch__exec *x, const stitch__instr *in)
         for (int i = 0; i < 32; i++)
             set_bits_shared(al->init, offset[i], step);
     if (x->counting)
-        count_global(&x->fc->mem[pc], a, step);
+        count_global_shape(&x->fc->mem[pc], s, first, step);
     scatter(x, in, al->host, offset);
     return true;
 }
 
-static inline bool fast_load(stitch__exec *x, const stitch__instr *in)
+static bool fast_load(stitch__exec *x, const stitch__instr *in, uint32_t pc)
 {
     if (in->space == STITCH__SIM_SHARED)
-        return fast_shared_load(x, in);
+        return fast_shared_load(x, in, pc);
     return (in->space == STITCH__SIM_GLOBAL || in->space == STITCH__SIM_GENERIC || in->space == STITCH__SIM_CONST) &&
-           fast_global_load(x, in);
+           fast_global_load(x, in, pc);
 }
 
-static inline bool fast_store(stitch__exec *x, const stitch__instr *in)
+static bool fast_store(stitch__exec *x, const stitch__instr *in, uint32_t pc)
 {
     if (in->space == STITCH__SIM_SHARED)
-        return fast_shared_store(x, in);
-    return (in->space == STITCH__SIM_GLOBAL || in->space == STITCH__SIM_GENERIC) && fast_global_store(x, in);
+        return fast_shared_store(x, in, pc);
+    return (in->space == STITCH__SIM_GLOBAL || in->space == STITCH__SIM_GENERIC) && fast_global_store(x, in, pc);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
@@ -400,13 +424,13 @@ void RUN_WARP(stitch__exec *x)
             continue;
         }
         case STITCH__OP_LOAD:
-            if (m == ALL && fast_load(x, in)) {
+            if (m == ALL && fast_load(x, in, pc)) {
                 pc++;
                 continue;
             }
             break;
         case STITCH__OP_STORE:
-            if (m == ALL && fast_store(x, in)) {
+            if (m == ALL && fast_store(x, in, pc)) {
                 pc++;
                 continue;
             }

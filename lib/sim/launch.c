@@ -121,7 +121,7 @@ static bool block_begin(stitch__exec *x, stitch__block *b, uint64_t linear, stit
     memset(b->shared_init, 0, (b->shared_end / 64 + 2) * 8);
     b->full = stitch__tick(b);
     if (b->race.wrote)
-        memset(b->race.wrote, 0, b->race.words * 24);
+        memset(b->race.wrote, 0, b->race.words * 8);
     for (uint32_t i = 0; i < b->warp_count; i++) {
         stitch__warp *w = &b->warps[i];
         uint32_t left = b->thread_count - i * 32;
@@ -288,7 +288,7 @@ static void reset_time(stitch__exec *x, stitch__cluster *c)
     for (uint32_t i = 0; i < c->count; i++) {
         stitch__block *b = c->blocks[i];
         if (b && b->race.w)
-            memset(b->race.w, 0, (((size_t)b->shared_end >> x->shared_shift) + 64) * 24 + b->race.words * 24);
+            memset(b->race.w, 0, (((size_t)b->shared_end >> x->shared_shift) + 64) * 24 + b->race.words * 8);
         if (b)
             memset(b->seen, 0, STITCH__MAX_WARPS * sizeof(*b->seen));
     }
@@ -430,7 +430,8 @@ static bool exec_open(stitch__exec *x, stitch__job *j)
     x->avx2 = __builtin_cpu_supports("avx2");
 #endif
     x->counts = stitch__calloc(j->ctx, m->function_count + 1, sizeof(*x->counts));
-    if (!x->counts)
+    x->shapes = stitch__calloc(j->ctx, 1, sizeof(*x->shapes));
+    if (!x->counts || !x->shapes)
         return false;
     for (size_t i = 0; i < m->function_count; i++) {
         const stitch__sim_function *f = m->functions[i];
@@ -438,7 +439,8 @@ static bool exec_open(stitch__exec *x, stitch__job *j)
             continue;
         stitch__fn_count *c = &x->counts[i];
         c->alloc = stitch__calloc(j->ctx, f->code_count + 1u, sizeof(*c->alloc));
-        if (!c->alloc)
+        c->shape = stitch__calloc(j->ctx, f->code_count + 1u, sizeof(*c->shape));
+        if (!c->alloc || !c->shape)
             return false;
         if (!x->counting)
             continue;
@@ -457,13 +459,16 @@ static void exec_close(stitch__exec *x)
     const stitch__sim_module *m = x->job->f->module;
     for (size_t i = 0; x->counts && i < m->function_count; i++) {
         stitch_free(x->counts[i].alloc);
+        stitch_free(x->counts[i].shape);
         stitch_free(x->counts[i].entered);
         stitch_free(x->counts[i].lanes);
         stitch_free(x->counts[i].divergent);
         stitch_free(x->counts[i].mem);
     }
     stitch_free(x->counts);
+    stitch_free(x->shapes);
     x->counts = NULL;
+    x->shapes = NULL;
 }
 
 static void *thread_main(void *arg)

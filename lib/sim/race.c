@@ -21,17 +21,17 @@
 
 bool stitch__race_open(stitch__exec *x, stitch__block *b)
 {
-    size_t n = ((size_t)b->shared_end >> x->shared_shift) + 64, words = b->shared_end / 4096 + 1;
-    b->race.w = stitch__calloc(NULL, 1, n * 24 + words * 24);
+    size_t n = ((size_t)b->shared_end >> x->shared_shift) + 64, lines = b->shared_end / 4096 + 1;
+    b->race.words = 2 * lines + n / 64 + 2;
+    b->race.w = stitch__calloc(NULL, 1, n * 24 + b->race.words * 8);
     if (!b->race.w)
         return false;
     b->race.r = b->race.w + n;
     b->race.wrote = b->race.r + n;
-    b->race.read = b->race.wrote + words;
-    b->race.crowded = b->race.read + words;
-    b->race.wpc = (uint32_t *)(void *)(b->race.crowded + words);
+    b->race.read = b->race.wrote + lines;
+    b->race.crowded = b->race.read + lines;
+    b->race.wpc = (uint32_t *)(void *)(b->race.wrote + b->race.words);
     b->race.rpc = b->race.wpc + n;
-    b->race.words = words;
     return true;
 }
 
@@ -191,6 +191,7 @@ static void note_write(stitch__block *owner, uint32_t g, uint32_t shift, uint64_
 {
     uint32_t line = (g << shift) >> 6;
     owner->race.wrote[line >> 6] |= UINT64_C(1) << (line & 63);
+    owner->race.crowded[g >> 6] &= ~(UINT64_C(1) << (g & 63)); /* who reads it from now on counts again */
     owner->race.w[g] = mine;
     owner->race.wpc[g] = pc;
 }
