@@ -13,6 +13,7 @@
 #include <stitch/model.h>
 #include <stitch/program.h>
 #include <stitch/task.h>
+#include <stitch/trace.h>
 #include <stitch/verify.h>
 #include <stitch/version.h>
 

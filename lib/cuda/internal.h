@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "cuda/cuda.h"
+#include "cuda/cupti.h"
 
 /* ---- state.c: the module's state of a context ------------------------------------------------------------------- */
 
@@ -19,9 +20,10 @@ typedef struct stitch__cuda {
     stitch__device device;
     stitch__nvrtc nvrtc;
     stitch__cublaslt cublaslt;
+    stitch__cupti cupti;
     const char *driver_path;
     char *const *includes; /* NULL-terminated: folders of CUDA's headers that go with NVRTC */
-    bool driver_ready, device_ready, nvrtc_ready, cublaslt_ready;
+    bool driver_ready, device_ready, nvrtc_ready, cublaslt_ready, cupti_ready;
     uint64_t cache_written; /* bytes stored since the cache's size was looked at */
     bool cache_trimmed;     /* it was looked at once */
 } stitch__cuda;
@@ -65,6 +67,7 @@ char *const *stitch__include_folders(const stitch_context *ctx, stitch__arena *a
 int stitch__driver_open(stitch__cuda *cuda, stitch__buf *tried, stitch_error **err);
 int stitch__nvrtc_open(stitch__cuda *cuda, stitch__buf *tried, stitch_error **err);
 int stitch__cublaslt_open(stitch__cuda *cuda, stitch__buf *tried, stitch_error **err);
+int stitch__cupti_open(stitch__cuda *cuda, stitch__buf *tried, stitch_error **err);
 /* Fills a driver table from any source of addresses. */
 int stitch__driver_bind(const stitch_context *ctx, stitch_get_proc_fn get_proc, void *userdata, const char *where,
                         stitch__driver *out, stitch_error **err);

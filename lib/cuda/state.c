@@ -88,3 +88,19 @@ int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stit
         *out = &cuda->cublaslt;
     return rc;
 }
+
+int stitch__cupti_get(stitch_context *ctx, const stitch__cupti **out, stitch_error **err)
+{
+    stitch__cuda *cuda;
+    *out = NULL;
+    int rc = stitch__cuda_state(ctx, &cuda, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&cuda->lock);
+    if (!cuda->cupti_ready)
+        rc = stitch__cupti_open(cuda, NULL, err);
+    pthread_mutex_unlock(&cuda->lock);
+    if (rc == STITCH_OK)
+        *out = &cuda->cupti;
+    return rc;
+}

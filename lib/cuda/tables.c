@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Function tables of the driver, NVRTC and cuBLASLt, filled by name from whatever the loader opened, from a host's
+ * Function tables of the driver, NVRTC, cuBLASLt and CUPTI, filled by name from whatever the loader opened, from a host's
  * get_proc, or from the simulator.
  */
 #include <dlfcn.h>
@@ -41,6 +41,11 @@ static const entry nvrtc_entries[] = {
 #define TABLE stitch__cublaslt
 static const entry cublaslt_entries[] = {
 #include "cuda/cublaslt_functions.def"
+};
+#undef TABLE
+#define TABLE stitch__cupti
+static const entry cupti_entries[] = {
+#include "cuda/cupti_functions.def"
 };
 #undef TABLE
 #undef X
@@ -238,4 +243,41 @@ int stitch__cublaslt_open(stitch__cuda *cuda, stitch__buf *tried, stitch_error *
     l->version = l->GetVersion();
     cuda->cublaslt_ready = true;
     return STITCH_OK;
+}
+
+int stitch__cupti_bind(const stitch_context *ctx, stitch_get_proc_fn get_proc, void *userdata, const char *where,
+                       stitch__cupti *out, stitch_error **err)
+{
+    enum { OLDEST = 22 }; /* 12.4 */
+    int rc;
+    memset(out, 0, sizeof(*out));
+    out->path = where;
+    rc = bind(ctx, cupti_entries, STITCH__COUNT(cupti_entries), out, get_proc, userdata, "CUPTI", where, err);
+    if (rc)
+        return rc;
+    int result = out->GetVersion(&out->version);
+    if (result != STITCH__CUPTI_OK) /* it needs no driver for this */
+        return stitch__cupti_check(ctx, out, result, "cuptiGetVersion", NULL, err);
+    if (out->version < OLDEST)
+        return stitch__err(ctx, err, STITCH_E_NO_LIBRARY, "CUPTI (%s) is too old (API version %" PRIu32 "): %s", where,
+                           out->version, stitch__library_cupti.install);
+    return STITCH_OK;
+}
+
+int stitch__cupti_open(stitch__cuda *cuda, stitch__buf *tried, stitch_error **err)
+{
+    void *handle = NULL;
+    char *path = NULL;
+    if (cuda->cupti_ready)
+        return STITCH_OK;
+    int rc = stitch__library_open(cuda->ctx, &stitch__library_cupti, &handle, &path, tried, err);
+    if (rc)
+        return rc;
+    char *where = stitch__arena_strdup(&cuda->arena, path);
+    stitch_free(path);
+    if (!where)
+        return stitch__err_nomem(cuda->ctx, err);
+    rc = stitch__cupti_bind(cuda->ctx, from_handle, handle, where, &cuda->cupti, err);
+    cuda->cupti_ready = rc == STITCH_OK;
+    return rc;
 }
