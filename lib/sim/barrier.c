@@ -222,7 +222,7 @@ void stitch__cluster_check(stitch__cluster *c)
         }
         order(b, live_warps(b), live_warps(b));
         b->acquired = 1;
-        b->far = false;
+        b->slow &= ~(uint32_t)STITCH__SLOW_FAR;
     }
 }
 

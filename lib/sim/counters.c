@@ -99,7 +99,7 @@ int stitch__counters_merge(stitch__job *j, const stitch__exec *x, uint32_t threa
                 const stitch__instr *in = &f->code[pc];
                 if (in->op == STITCH__OP_BLOCK)
                     block = in->slot;
-                else if (c->entered[block])
+                else if (c->entered[block] && !(in->op == STITCH__OP_FN && in->u.fn == stitch__exec_product_note))
                     add_instruction(out, &lines[in->place], in, c->entered[block], c->lanes[block], c, pc);
             }
         }

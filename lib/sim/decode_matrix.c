@@ -294,10 +294,18 @@ static bool dec_wgmma(ptx_parser *p)
     stitch__matrix m = {0};
     uint32_t list[PTX_MAX_SUB], n = 0;
     uint8_t regs = 0;
-    if (ptx_mod(p, "fence") || ptx_mod(p, "commit_group") || ptx_mod(p, "wait_group")) {
+    bool fence = ptx_mod(p, "fence"), commit = !fence && ptx_mod(p, "commit_group");
+    if (fence || commit || ptx_mod(p, "wait_group")) {
         ptx_mod(p, "sync");
         ptx_mod(p, "aligned");
-        return emit(p, stitch__exec_wgmma_sync, &m, list, 0, 0) != NULL;
+        if (!fence && !commit && (p->operand_count != 1 || p->operands[0].kind != PTX_O_INT))
+            return ptx_refuse(p, "needs a constant");
+        stitch__instr *sync = emit(p, stitch__exec_wgmma_sync, &m, list, 0, 0);
+        if (!sync)
+            return false;
+        sync->sub = fence ? STITCH__WGMMA_FENCE : commit ? STITCH__WGMMA_COMMIT : STITCH__WGMMA_WAIT;
+        sync->imm = fence || commit ? 0 : (int64_t)(p->operands[0].value > 1000 ? 1000 : p->operands[0].value);
+        return true;
     }
     if (!ptx_mod(p, "mma_async"))
         return ptx_refuse(p, "is not supported");

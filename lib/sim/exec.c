@@ -259,6 +259,7 @@ void stitch__frame_free(stitch__frame *f)
     if (f) {
         stitch_free(f->regs);
         stitch_free(f->scratch);
+        stitch_free(f->products);
         stitch_free(f);
     }
 }

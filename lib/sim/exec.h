@@ -14,12 +14,13 @@
     X(atom)                                                                                                            \
     X(clock)                                                                                                           \
     X(localaddr)                                                                                                       \
-    X(lop3) X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop) X(nanosleep) X(predsel)          \
-        X(sync_note) X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp) X(bar) X(fence)               \
-            X(cluster_arrive) X(cluster_wait) X(mapa) X(getctarank) X(cpasync) X(cpasync_commit) X(cpasync_wait)       \
-                X(cpasync_mbar) X(mbar_init) X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) X(bulk)         \
-                    X(bulk_commit) X(bulk_wait) X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) \
-                        X(wmma_mma) X(wgmma) X(wgmma_sync)
+    X(lop3)                                                                                                            \
+    X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop) X(nanosleep) X(predsel) X(sync_note)     \
+        X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp) X(bar) X(fence) X(cluster_arrive)          \
+            X(cluster_wait) X(mapa) X(getctarank) X(cpasync) X(cpasync_commit) X(cpasync_wait) X(cpasync_mbar)         \
+                X(mbar_init) X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) X(bulk) X(bulk_commit)          \
+                    X(bulk_wait) X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) X(wmma_mma)    \
+                        X(wgmma) X(wgmma_sync) X(product_note)
 #define STITCH__EXEC_DECLARE(name)                                                                                     \
     int stitch__exec_##name(struct stitch__exec *x, const stitch__instr *in, uint32_t mask);
 STITCH__EXEC_LIST(STITCH__EXEC_DECLARE)
@@ -50,6 +51,7 @@ typedef struct stitch__frame {
     stitch__split split[32];
     uint32_t pc, mask;    /* the running one */
     uint32_t next_pc;     /* smallest pc of an unparked split, UINT32_MAX if none */
+    uint32_t *products;   /* products.c; NULL: nothing to know */
     uint32_t polls, hold; /* of the running split, while others wait: polls of memory; blocks it may run out of turn */
 } stitch__frame;
 
@@ -101,6 +103,7 @@ typedef struct stitch__warp {
     uint32_t commits[32]; /* groups of cp.async committed by each lane so far */
     uint32_t bulk_commits[32];
     uint32_t copy_seq;
+    struct stitch__products *products;
     stitch__frame *spare; /* the kernel's frame of the block before, to be used again */
     uint32_t stuck;       /* times that all lanes were found waiting, since one went on */
     bool force;           /* let the next warp instruction go on without the lanes that it misses */
@@ -163,6 +166,9 @@ static inline bool stitch__race_now(const stitch__race_log *log, uint32_t tag)
 
 #define STITCH__LINE_WORDS (UINT64_C(1) << 36) /* w of a line: look at its granules */
 
+/* Another block touched the shared memory since the last cluster barrier; wgmma is in progress. */
+enum { STITCH__SLOW_FAR = 1, STITCH__SLOW_PRODUCTS = 2 };
+
 struct stitch__cluster;
 typedef struct stitch__block {
     const stitch__sim_launch *launch;
@@ -174,7 +180,8 @@ typedef struct stitch__block {
     uint32_t shared_end;
     stitch__race race;
     uint32_t full;                       /* time of the last barrier of all threads */
-    bool far;                            /* another block touched our shared memory since the last cluster barrier */
+    uint32_t slow;                       /* STITCH__SLOW_*: why each access to shared memory needs all checks */
+    uint32_t *product_reads;             /* products.c */
     bool partial;                        /* some threads met since then without the others */
     uint32_t (*seen)[STITCH__MAX_WARPS]; /* seen[a][b]: warp a is ordered behind what warp b did before this time */
     uint32_t released[STITCH__MAX_WARPS];
@@ -233,6 +240,7 @@ typedef struct stitch__fn_count {
 struct stitch__job;
 typedef struct stitch__exec {
     struct stitch__job *job;
+    const stitch_context *job_ctx;
     const stitch__sim_launch *launch;
     stitch__block *block;
     stitch__warp *warp;
@@ -346,6 +354,12 @@ void stitch__flights_exit(stitch__exec *x); /* the warp ends */
 void stitch__mbar_complete(stitch__exec *x, const stitch__instr *in, uint64_t address, uint32_t lane, int32_t arrivals,
                            int32_t tx);
 
+/* products.c */
+void stitch__products_reset(stitch__block *b);
+void stitch__product_reads(stitch__exec *x, uint32_t offset); /* 16 bytes, by the product begun last */
+void stitch__product_overwrites(stitch__exec *x, const stitch__instr *in, const stitch__block *owner, uint32_t lane,
+                                uint32_t offset, uint32_t size);
+
 /* report.c */
 STITCH__PRINTF(8, 9)
 void stitch__report(stitch__exec *x, stitch__sim_fault kind, const stitch__instr *in, uint32_t lane,
@@ -355,7 +369,7 @@ void stitch__report_race(stitch__exec *x, stitch__sim_fault kind, const stitch__
                          uint64_t other_key, uint32_t other_pc, bool other_write);
 /* An access to shared memory that a copy in flight fills, or an access to registers of a matrix product in progress. */
 void stitch__report_unwaited(stitch__exec *x, const stitch__instr *in, uint32_t lane, bool write, uint64_t address,
-                             uint32_t size, const stitch__pending *copy);
+                             uint32_t size, const stitch__pending *copy, const char *detail);
 void stitch__report_bounds(stitch__exec *x, const stitch__instr *in, uint32_t lane, stitch__sim_space space,
                            uint64_t address, uint32_t size, bool write, stitch__sim_alloc *a, stitch__sim_fault kind);
 
@@ -394,6 +408,7 @@ enum {
 };
 enum { STITCH__SHFL_IDX, STITCH__SHFL_UP, STITCH__SHFL_DOWN, STITCH__SHFL_BFLY };
 enum { STITCH__VOTE_ALL, STITCH__VOTE_ANY, STITCH__VOTE_UNI, STITCH__VOTE_BALLOT };
+enum { STITCH__WGMMA_FENCE, STITCH__WGMMA_COMMIT, STITCH__WGMMA_WAIT };
 enum { STITCH__MATCH_ANY, STITCH__MATCH_ALL };
 enum { STITCH__CARRY_ADD, STITCH__CARRY_SUB, STITCH__CARRY_MADLO, STITCH__CARRY_MADHI };
 enum { STITCH__BAR_SYNC, STITCH__BAR_ARRIVE, STITCH__BAR_POPC, STITCH__BAR_AND, STITCH__BAR_OR };

@@ -396,6 +396,7 @@ static void read_operand(stitch__exec *x, const stitch__instr *in, uint64_t d, u
             uint32_t a = trans ? descriptor_address(d, i, (first_row + j) * size, true)
                                : descriptor_address(d, first_row + i, j * size, false);
             stitch__read_bytes(x, in, STITCH__SIM_SHARED, (a & 0x3ffff) | rank, chunk, 16, 16, i & 31);
+            stitch__product_reads(x, a & 0x3ffff);
             for (uint32_t e = 0; e < per && j + e < inner; e++) {
                 uint32_t row = trans ? j + e : i, col = trans ? i : j + e;
                 put_element(out, by_column ? col * columns + row : row * k + col, bits, get_element(chunk, e, bits));
@@ -456,12 +457,4 @@ int stitch__exec_wgmma(stitch__exec *x, const stitch__instr *in, uint32_t mask)
         scatter_d(x, r + t * per, per, m->d, d);
     }
     return x->kill ? STITCH__RUN_KILL : stitch__sync_done(x, in, rc);
-}
-
-int stitch__exec_wgmma_sync(stitch__exec *x, const stitch__instr *in, uint32_t mask)
-{
-    (void)x;
-    (void)in;
-    (void)mask;
-    return STITCH__RUN_NEXT;
 }

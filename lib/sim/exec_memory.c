@@ -204,7 +204,7 @@ static bool read_lane(stitch__exec *x, const stitch__instr *in, stitch__sim_spac
     bool raced = w.space == STITCH__SIM_SHARED && x->check_shared &&
                  stitch__race_shared(x, in, w.owner, lane, (uint32_t)w.offset, hi - lo, false, atomic);
     if (in_flight && !raced)
-        stitch__report_unwaited(x, in, lane, false, w.offset, hi - lo, &copy);
+        stitch__report_unwaited(x, in, lane, false, w.offset, hi - lo, &copy, "");
     if (w.space == STITCH__SIM_GLOBAL && x->check_global)
         stitch__race_global(x, in, w.alloc, lane, w.offset, hi - lo, false, atomic, NULL);
     return true;

@@ -98,7 +98,7 @@ static inline bool fast_shared_load(stitch__exec *x, const stitch__instr *in, ui
     stitch__block *b = x->block;
     stitch__shape scratch;
     uint32_t first, step = (uint32_t)in->size * in->vec;
-    if (in->flags & STITCH__IN_VOLATILE || in->bytes_mask || b->far)
+    if (in->flags & STITCH__IN_VOLATILE || in->bytes_mask || b->slow)
         return false;
     stitch__shape *s = shared_shape(x, in, stitch__operand(x, in->o[4]), step, pc, &first, &scratch);
     if (!s)
@@ -129,7 +129,7 @@ static inline bool fast_shared_store(stitch__exec *x, const stitch__instr *in, u
     stitch__block *b = x->block;
     stitch__shape scratch;
     uint32_t first, step = (uint32_t)in->size * in->vec, each = step >> x->shared_shift;
-    if (in->flags & STITCH__IN_VOLATILE || b->far)
+    if (in->flags & STITCH__IN_VOLATILE || b->slow)
         return false;
     stitch__shape *s = shared_shape(x, in, stitch__operand(x, in->o[0]), step, pc, &first, &scratch);
     if (!s)

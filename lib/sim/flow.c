@@ -8,6 +8,8 @@
  */
 #include "sim/flow.h"
 
+#include "sim/exec.h"
+
 static bool ends_block(const stitch__instr *in)
 {
     return in->op == STITCH__OP_BRA || in->op == STITCH__OP_BRX || in->op == STITCH__OP_RET ||
@@ -261,12 +263,15 @@ static int layout(flow *w)
     for (uint32_t i = 0; i < w->order_count; i++) {
         flow_block *k = &w->blocks[w->order[i]];
         const stitch__instr *first = &f->code[k->first], *last = &f->code[k->end - 1];
+        uint32_t notes = 0; /* they are none of the kernel's instructions */
+        for (const stitch__instr *in = first; in <= last; in++)
+            notes += in->op == STITCH__OP_FN && in->u.fn == stitch__exec_product_note;
         k->at = at;
         code[at] = (stitch__instr){.op = STITCH__OP_BLOCK,
                                    .slot = i,
                                    .line = first->line,
                                    .place = first->place,
-                                   .imm = k->end - k->first,
+                                   .imm = k->end - k->first - notes,
                                    .cls = STITCH__SIM_CLASS_CONTROL};
         at++;
         memcpy(&code[at], first, (k->end - k->first) * sizeof(*code));
@@ -304,7 +309,9 @@ int stitch__sim_flow(stitch__sim_function *f, stitch_error **err)
     int rc = STITCH_OK;
     f->info.instructions = (uint32_t)f->instr_total;
     if (!f->info.refusal) {
-        rc = find_blocks(&w);
+        rc = stitch__sim_product_notes(f);
+        if (rc == STITCH_OK)
+            rc = find_blocks(&w);
         if (rc == STITCH_OK)
             rc = layout(&w);
         if (rc == STITCH_OK)

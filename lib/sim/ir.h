@@ -204,6 +204,7 @@ struct stitch__sim_function {
     size_t shared_count, shared_cap;
     uint32_t shared_min, global_min; /* smallest access in bytes, for the race record */
     uint32_t dynamic_align;          /* of extern shared arrays */
+    uint32_t product_regs;           /* registers that products.c follows */
     uint32_t cc;                     /* virtual register of the carry flag, an operand; 0: none */
     bool address_taken;              /* may be called through a pointer from anywhere */
     bool calls_pointer;
@@ -245,6 +246,8 @@ struct stitch__sim_module {
 
 /* Basic blocks, layout, register slots, final operand offsets. Sets info.refusal where the body cannot be run. */
 int stitch__sim_flow(stitch__sim_function *f, stitch_error **err);
+/* Notes in front of what touches registers of wgmma: products.c. STITCH_OK or STITCH_E_NOMEM. */
+int stitch__sim_product_notes(stitch__sim_function *f);
 /* Once all functions are known: shared-memory layout, callees, final constants. STITCH_OK or STITCH_E_NOMEM. */
 int stitch__sim_module_link(stitch__sim_module *m);
 /* The function with a body that a declaration stands for. */

@@ -62,6 +62,7 @@ static void block_free(stitch__block *b)
         stitch_free(w->local);
         stitch_free(w->local_init);
         stitch_free(w->copies);
+        stitch_free(w->products);
     }
     stitch_free(b->warps);
     stitch_free(b->shared);
@@ -69,6 +70,7 @@ static void block_free(stitch__block *b)
     stitch_free(b->race.w);
     stitch_free(b->seen);
     stitch_free(b->bulk);
+    stitch_free(b->product_reads);
     stitch_free(b);
 }
 
@@ -111,7 +113,9 @@ static bool block_begin(stitch__exec *x, stitch__block *b, uint64_t linear, stit
     b->seq = (uint32_t)(linear + 1) & 0xffffff;
     b->cluster = cluster;
     b->rank = rank;
-    b->done = b->killed = b->partial = b->far = false;
+    b->done = b->killed = b->partial = false;
+    b->slow = 0;
+    stitch__products_reset(b);
     b->executed = 0;
     b->acquired = 0;
     b->live_warps = b->warp_count;
@@ -417,6 +421,7 @@ static bool exec_open(stitch__exec *x, stitch__job *j)
     const stitch__sim_module *m = j->f->module;
     memset(x, 0, sizeof(*x));
     x->job = j;
+    x->job_ctx = j->ctx;
     x->launch = l;
     x->check_init = l->flags & STITCH__SIM_CHECK_INIT;
     x->check_shared = l->flags & STITCH__SIM_CHECK_SHARED_RACE;

@@ -204,7 +204,10 @@ bool stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block
         return false;
     uint64_t mine = key_of(x, lane) | (atomic ? STITCH__KEY_ATOMIC : 0);
     uint32_t pc = stitch__pc(x, in), from = offset >> x->shared_shift, to = (offset + size - 1) >> x->shared_shift;
-    owner->far |= owner != x->block;
+    if (owner != x->block)
+        owner->slow |= STITCH__SLOW_FAR;
+    if (write && owner->slow & STITCH__SLOW_PRODUCTS)
+        stitch__product_overwrites(x, in, owner, lane, offset, size);
     for (uint32_t g = from; g <= to; g++) {
         uint64_t w = owner->race.w[g], r = owner->race.r[g];
         bool both = atomic && w & STITCH__KEY_ATOMIC;

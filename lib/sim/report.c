@@ -262,7 +262,7 @@ void stitch__report_race(stitch__exec *x, stitch__sim_fault kind, const stitch__
 }
 
 void stitch__report_unwaited(stitch__exec *x, const stitch__instr *in, uint32_t lane, bool write, uint64_t address,
-                             uint32_t size, const stitch__pending *copy)
+                             uint32_t size, const stitch__pending *copy, const char *detail)
 {
     stitch__sim_report r;
     fill(x, &r, STITCH__SIM_ASYNC_NOT_WAITED, in, lane, STITCH__SIM_SHARED, address, size, write);
@@ -274,6 +274,7 @@ void stitch__report_unwaited(stitch__exec *x, const stitch__instr *in, uint32_t 
     r.second.place = copy->in->place ? &copy->f->module->places[copy->in->place] : NULL;
     memcpy(r.second.block, copy->block->id, sizeof(r.second.block));
     thread_id(x, copy->warp, copy->lane, r.second.thread);
+    snprintf(r.detail, sizeof(r.detail), "%s", detail);
     keep(x, &r);
 }
 
@@ -347,7 +348,7 @@ void stitch__sim_report_text(stitch__buf *out, const stitch__sim_report *r, cons
         stitch__buf_puts(out, "; ");
         put_who(out, &r->second);
         bool async = r->kind == STITCH__SIM_ASYNC_NOT_WAITED;
-        stitch__buf_puts(out, async               ? " began it"
+        stitch__buf_puts(out, async               ? (r->buffer[0] ? " began it" : " began the product")
                               : r->second.unknown ? " read it too, and this one last"
                               : r->second.write   ? " wrote it"
                                                   : " read it");

@@ -102,7 +102,8 @@ void stitch__sim_module_init(const stitch__sim_module *m, size_t index, void *ou
     X(GLOBAL_RACE, "global_race", "two threads access global memory with no barrier between")                          \
     X(BARRIER_DIVERGENCE, "barrier_divergence", "threads of a warp wait at different barriers")                        \
     X(BARRIER_MISUSE, "barrier_misuse", "barrier used with a wrong thread count or number")                            \
-    X(ASYNC_NOT_WAITED, "async_not_waited", "asynchronous copy is used or left with no wait for it")                   \
+    X(ASYNC_NOT_WAITED, "async_not_waited", "asynchronous work is used or left with no wait for it")                   \
+    X(MISSING_FENCE, "missing_fence", "asynchronous work begins with no fence behind what it uses")                    \
     X(INACTIVE_LANE, "inactive_lane", "warp instruction names a lane that does not take part")                         \
     X(DEADLOCK, "deadlock", "threads wait for something that never happens")                                           \
     X(BUDGET, "budget", "the instruction budget is spent")                                                             \
