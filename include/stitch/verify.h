@@ -141,7 +141,8 @@ typedef struct stitch_admit_options {
     /** An output must move by more than this many times the tolerance from draw to draw (integers: once). 0: 10. */
     double spread_factor;
     /** Bound on the runs of the reference, at least 4; 0: 8 + the number of inputs. Weights that the rest does not
-     *  suffice for are drawn again in groups. A run of a task with states is three steps. */
+     *  suffice for are drawn again in groups. What looks degenerate is asked again in 2 more runs (up to 32 if all
+     *  outputs together have at most 64 elements). A run of a task with states is three steps. */
     int32_t max_runs;
     int32_t reserved;
     const stitch_op *ops; /**< host operators that the reference may use */

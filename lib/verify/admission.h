@@ -68,7 +68,12 @@ typedef struct stitch__admission_input {
     stitch__redraw redraw;
     uint64_t *changed; /* elements beyond the tolerance, one count for each output; NULL unless ALONE or TOGETHER */
     bool matters;      /* some element of some output changed (ALONE: because of it) */
+    int times;         /* drawn again */
 } stitch__admission_input;
+
+/* Outputs of so few elements in all may be the same in two draws by chance (a flag, a class): what looks cheap there,
+ * or like an input that does not matter, is asked more often. */
+#define STITCH__FEW_ELEMENTS 64
 
 struct stitch_admission {
     stitch_context *ctx;
@@ -104,6 +109,8 @@ typedef struct stitch__admit {
     uint64_t *hashes, *hashes_now;
     uint64_t base_seed, weights_seed, draws;
     bool weights_dirty; /* not those of weights_seed */
+    int retries;        /* evaluations that may still be spent on inputs that seem not to matter */
+    int retried;        /* and those that were; the bound on runs leaves them out */
     bool abandoned;     /* the device still runs the reference: its memory cannot be released */
 
     CUstream stream;
@@ -131,10 +138,13 @@ void stitch__admit_room_free(stitch__admit *s);
 int stitch__admit_spread(stitch__admit *s, stitch__admission_output *o, stitch_error **err);
 /* Compares every cheap answer with s->first; overwrites s->run of that output. */
 int stitch__admit_answers(stitch__admit *s, stitch__admission_output *o, stitch_error **err);
+/* The same for those that passed so far, on a later draw in s->first and the inputs: the worse result stays. */
+int stitch__admit_confirm(stitch__admit *s, stitch__admission_output *o, stitch_error **err);
 bool stitch__answer_is_free(stitch__answer_kind kind);
 bool stitch__answer_passes(const stitch__answer *r); /* all elements within the tolerance */
 
 /* admission_verdict.c: degenerate, reason, cure and warnings from the measurements */
+uint64_t stitch__admission_elements(const stitch_admission *a); /* of all outputs */
 int stitch__admission_judge(stitch_admission *a, stitch_error **err);
 /* The first answer of a kind; NULL if it was not tried. */
 const stitch__answer *stitch__answer_find(const stitch__admission_output *o, stitch__answer_kind kind);

@@ -118,6 +118,7 @@ static json_t *inputs_json(bool *failed, const stitch_admission *a)
         put(failed, row, "name", json_string(in->name));
         put(failed, row, "role", json_string(in->role == STITCH_TENSOR_WEIGHT ? "weight" : "input"));
         put(failed, row, "redrawn", json_string(redraw_name(in->redraw)));
+        put(failed, row, "times", json_integer(in->times));
         put(failed, row, "matters", matters_json(in));
         for (size_t i = 0; in->changed && i < a->output_count; i++)
             put(failed, changed, a->outputs[i].name, share(in->changed[i], a->outputs[i].elements));

@@ -305,18 +305,33 @@ static int warn_spread(stitch_admission *a, const stitch__admission_output *o, s
                 o->name, o->spread.over_factor, o->elements, o->factor, a->draws, a->redrawn);
 }
 
+uint64_t stitch__admission_elements(const stitch_admission *a)
+{
+    uint64_t sum = 0;
+    for (size_t k = 0; k < a->output_count; k++)
+        sum += a->outputs[k].elements;
+    return sum;
+}
+
 static int warn_inputs(stitch_admission *a, stitch_error **err)
 {
+    bool few = stitch__admission_elements(a) <= STITCH__FEW_ELEMENTS; /* a flag may be the same by chance */
     size_t left_out = 0;
+    char times[32];
     int rc = STITCH_OK;
 
     for (size_t k = 0; !rc && k < a->input_count; k++) {
         const stitch__admission_input *in = &a->inputs[k];
         bool tested = in->redraw == STITCH__REDRAW_ALONE || in->redraw == STITCH__REDRAW_TOGETHER;
         left_out += in->redraw == STITCH__REDRAW_LEFT_OUT;
+        if (in->times > 1)
+            snprintf(times, sizeof(times), "%d times", in->times);
+        else
+            snprintf(times, sizeof(times), "once");
         if (tested && !in->matters)
-            rc = warn(a, err, "%s %s does not matter: drawn again, it changes no output by more than the tolerance",
-                      in->role == STITCH_TENSOR_WEIGHT ? "weight" : "input", in->name);
+            rc = warn(a, err, "%s %s %s: drawn again %s, it changes no output by more than the tolerance",
+                      in->role == STITCH_TENSOR_WEIGHT ? "weight" : "input", in->name,
+                      few ? "may not matter" : "does not matter", times);
     }
     if (!rc && left_out)
         rc = warn(a, err, "%zu inputs or weights were not drawn again, for %d runs of the reference are the bound",
