@@ -185,6 +185,8 @@ int stitch__exec_fence(stitch__exec *x, const stitch__instr *in, uint32_t mask)
 {
     (void)mask;
     stitch__time_release(x, in->sub);
+    if (in->sub2)
+        x->block->proxy_fence = stitch__tick(x->block);
     return STITCH__RUN_NEXT;
 }
 

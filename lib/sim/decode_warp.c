@@ -201,6 +201,7 @@ static bool dec_fence(ptx_parser *p)
     if (!in)
         return false;
     in->sub = wide && !proxy;
+    in->sub2 = proxy;
     if (wide && !proxy)
         p->f->may_talk = true;
     return true;

@@ -15,12 +15,13 @@
     X(clock)                                                                                                           \
     X(localaddr)                                                                                                       \
     X(lop3)                                                                                                            \
-    X(bfi) X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop) X(nanosleep) X(predsel) X(sync_note)     \
-        X(shfl) X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp) X(bar) X(fence) X(cluster_arrive)          \
-            X(cluster_wait) X(mapa) X(getctarank) X(cpasync) X(cpasync_commit) X(cpasync_wait) X(cpasync_mbar)         \
-                X(mbar_init) X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) X(bulk) X(bulk_commit)          \
-                    X(bulk_wait) X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) X(wmma_mma)    \
-                        X(wgmma) X(wgmma_sync) X(product_note)
+    X(bfi)                                                                                                             \
+    X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop) X(nanosleep) X(predsel) X(sync_note) X(shfl)    \
+        X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp) X(bar) X(fence) X(cluster_arrive) X(cluster_wait)  \
+            X(mapa) X(getctarank) X(cpasync) X(cpasync_commit) X(cpasync_wait) X(cpasync_mbar) X(mbar_init)            \
+                X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) X(bulk) X(bulk_commit) X(bulk_wait)          \
+                    X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) X(wmma_mma) X(wgmma)        \
+                        X(wgmma_sync) X(product_note)
 #define STITCH__EXEC_DECLARE(name)                                                                                     \
     int stitch__exec_##name(struct stitch__exec *x, const stitch__instr *in, uint32_t mask);
 STITCH__EXEC_LIST(STITCH__EXEC_DECLARE)
@@ -166,8 +167,8 @@ static inline bool stitch__race_now(const stitch__race_log *log, uint32_t tag)
 
 #define STITCH__LINE_WORDS (UINT64_C(1) << 36) /* w of a line: look at its granules */
 
-/* Another block touched the shared memory since the last cluster barrier; wgmma is in progress. */
-enum { STITCH__SLOW_FAR = 1, STITCH__SLOW_PRODUCTS = 2 };
+/* Another block touched the shared memory since the last cluster barrier; wgmma, or bulk stores, are in progress. */
+enum { STITCH__SLOW_FAR = 1, STITCH__SLOW_PRODUCTS = 2, STITCH__SLOW_STORES = 4 };
 
 struct stitch__cluster;
 typedef struct stitch__block {
@@ -181,6 +182,7 @@ typedef struct stitch__block {
     stitch__race race;
     uint32_t full;                       /* time of the last barrier of all threads */
     uint32_t slow;                       /* STITCH__SLOW_*: why each access to shared memory needs all checks */
+    uint32_t proxy_fence;                /* time of the last fence.proxy.async */
     uint32_t *product_reads;             /* products.c */
     bool partial;                        /* some threads met since then without the others */
     uint32_t (*seen)[STITCH__MAX_WARPS]; /* seen[a][b]: warp a is ordered behind what warp b did before this time */
@@ -317,6 +319,12 @@ void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_a
 /* A write that was checked before, when its copy was issued, has happened by now. */
 void stitch__race_wrote(stitch__exec *x, const stitch__instr *in, stitch__block *owner, uint32_t lane, uint32_t offset,
                         uint32_t size);
+/* A bulk copy by a thread of block `by` has filled a range; who acquires from now on is ordered behind it. */
+void stitch__race_landed(stitch__exec *x, const stitch__instr *in, stitch__block *owner, stitch__block *by,
+                         uint32_t warp, uint32_t lane, uint32_t offset, uint32_t size);
+/* The asynchronous proxy reads a range: ordinary stores there need a fence.proxy.async behind them. */
+void stitch__race_proxy(stitch__exec *x, const stitch__instr *in, const stitch__block *owner, uint32_t lane,
+                        uint32_t offset, uint32_t size);
 uint32_t stitch__tick(stitch__block *b); /* the next point in time */
 stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a);
 void stitch__race_expand(stitch__race_log *log, uint64_t line);
@@ -331,6 +339,7 @@ void stitch__time_acquire(stitch__exec *x, bool others);
 #define STITCH__KEY_MULTILANE   (UINT64_C(1) << 36)
 #define STITCH__KEY_MULTIWARP   (UINT64_C(1) << 37)
 #define STITCH__KEY_MULTIBLOCK  (UINT64_C(1) << 38)
+#define STITCH__KEY_PROXY       STITCH__KEY_MULTIBLOCK /* of a write to shared memory: not by an ordinary store */
 #define STITCH__KEY_ATOMIC      (UINT64_C(1) << 39)
 
 /* exec_async.c */
@@ -349,6 +358,8 @@ uint64_t stitch__atom_value(const stitch__instr *in, uint64_t old, uint64_t b, u
                             bool shared); /* exec_warp.c */
 
 /* exec_bulk.c */
+void stitch__flights_overwritten(stitch__exec *x, const stitch__instr *in, const stitch__block *owner, uint32_t lane,
+                                 uint32_t offset, uint32_t size);
 void stitch__flights_land(stitch__exec *x, uint64_t mbarrier);
 void stitch__flights_exit(stitch__exec *x); /* the warp ends */
 void stitch__mbar_complete(stitch__exec *x, const stitch__instr *in, uint64_t address, uint32_t lane, int32_t arrivals,

@@ -143,8 +143,10 @@ int stitch__exec_mbar_test(stitch__exec *x, const stitch__instr *in, uint32_t ma
     }
     uint32_t *d = (uint32_t *)(void *)(x->regs + in->o[0]);
     *d = (*d & ~mask) | done;
-    if (done)
+    if (done) {
         stitch__time_acquire(x, false);
+        stitch__time_warp(x); /* lanes that waited are ordered behind what their own warp copied */
+    }
     if (done != mask)
         stitch__poll(x);
     return STITCH__RUN_NEXT;
@@ -347,6 +349,7 @@ static void land(stitch__exec *x, stitch__block *b, stitch__flight *t)
             get_global(x, t, t->global, b->shared + t->shared, t->bytes);
         }
         stitch__mark_init(&w, t->bytes);
+        stitch__race_landed(x, t->in, b, t->by, t->warp, t->lane, t->shared, t->bytes);
         break;
     case STITCH__FLIGHT_SHARED:
         if (t->redop != UINT8_MAX)
@@ -354,6 +357,7 @@ static void land(stitch__exec *x, stitch__block *b, stitch__flight *t)
         else
             memcpy(b->shared + t->shared, t->from->shared + t->from_offset, t->bytes);
         stitch__mark_init(&w, t->bytes);
+        stitch__race_landed(x, t->in, b, t->by, t->warp, t->lane, t->shared, t->bytes);
         break;
     case STITCH__FLIGHT_STORE:
         if (x->check_init && !stitch__is_init(&w, t->bytes))
@@ -395,8 +399,13 @@ static void land_as(stitch__exec *x, stitch__block *b, stitch__flight t)
 static void land_one(stitch__exec *x, stitch__block *b, size_t i)
 {
     stitch__flight t = b->bulk[i];
+    bool stores = false;
     memmove(&b->bulk[i], &b->bulk[i + 1], (b->bulk_count - i - 1) * sizeof(*b->bulk));
     b->bulk_count--;
+    for (size_t k = 0; k < b->bulk_count && !stores; k++)
+        stores = b->bulk[k].kind == STITCH__FLIGHT_STORE;
+    if (!stores)
+        b->slow &= ~(uint32_t)STITCH__SLOW_STORES;
     land_as(x, b, t);
 }
 
@@ -431,6 +440,20 @@ void stitch__flights_exit(stitch__exec *x)
     }
 }
 
+void stitch__flights_overwritten(stitch__exec *x, const stitch__instr *in, const stitch__block *owner, uint32_t lane,
+                                 uint32_t offset, uint32_t size)
+{
+    for (size_t i = 0; i < owner->bulk_count; i++) {
+        const stitch__flight *t = &owner->bulk[i];
+        if (t->kind != STITCH__FLIGHT_STORE || t->shared >= offset + size || offset >= t->shared + t->bytes)
+            continue;
+        stitch__pending copy = {.in = t->in, .f = t->f, .block = t->by, .warp = t->warp, .lane = t->lane};
+        stitch__report_unwaited(x, in, lane, true, offset, size, &copy,
+                                "a bulk store may still read it: cp.async.bulk.wait_group is missing");
+        return;
+    }
+}
+
 static void issue_one(stitch__exec *x, const stitch__instr *in, const stitch__bulk *k, uint32_t lane, uint64_t shared,
                       uint64_t other, uint32_t bytes, uint64_t mbarrier)
 {
@@ -440,9 +463,19 @@ static void issue_one(stitch__exec *x, const stitch__instr *in, const stitch__bu
         return;
     if (k->kind == STITCH__FLIGHT_SHARED && !claim_shared(x, in, other, bytes, lane, false, &s))
         return;
+    if (x->check_shared)
+        stitch__race_shared(x, in, d.owner, lane, (uint32_t)d.offset, bytes, !store, false);
+    if (x->check_shared && k->kind == STITCH__FLIGHT_SHARED)
+        stitch__race_shared(x, in, s.owner, lane, (uint32_t)s.offset, bytes, false, false);
+    if (k->kind != STITCH__FLIGHT_LOAD) {
+        const stitch__where *from = store ? &d : &s;
+        stitch__race_proxy(x, in, from->owner, lane, (uint32_t)from->offset, bytes);
+    }
     stitch__flight *t = flight_add(x, d.owner);
     if (!t)
         return;
+    if (store && x->check_sync)
+        d.owner->slow |= STITCH__SLOW_STORES;
     t->kind = k->kind;
     t->rank = k->rank;
     t->redop = k->reduce ? k->redop : UINT8_MAX;

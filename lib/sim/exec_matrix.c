@@ -397,6 +397,7 @@ static void read_operand(stitch__exec *x, const stitch__instr *in, uint64_t d, u
                                : descriptor_address(d, first_row + i, j * size, false);
             stitch__read_bytes(x, in, STITCH__SIM_SHARED, (a & 0x3ffff) | rank, chunk, 16, 16, i & 31);
             stitch__product_reads(x, a & 0x3ffff);
+            stitch__race_proxy(x, in, x->block, i & 31, a & 0x3ffff, 16);
             for (uint32_t e = 0; e < per && j + e < inner; e++) {
                 uint32_t row = trans ? j + e : i, col = trans ? i : j + e;
                 put_element(out, by_column ? col * columns + row : row * k + col, bits, get_element(chunk, e, bits));

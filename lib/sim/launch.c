@@ -123,7 +123,7 @@ static bool block_begin(stitch__exec *x, stitch__block *b, uint64_t linear, stit
     memset(b->barrier, 0, sizeof(b->barrier));
     memset(b->released, 0, sizeof(b->released));
     memset(b->shared_init, 0, (b->shared_end / 64 + 2) * 8);
-    b->full = stitch__tick(b);
+    b->full = b->proxy_fence = stitch__tick(b);
     if (b->race.wrote)
         memset(b->race.wrote, 0, b->race.words * 8);
     for (uint32_t i = 0; i < b->warp_count; i++) {

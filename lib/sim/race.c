@@ -206,6 +206,8 @@ bool stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block
     uint32_t pc = stitch__pc(x, in), from = offset >> x->shared_shift, to = (offset + size - 1) >> x->shared_shift;
     if (owner != x->block)
         owner->slow |= STITCH__SLOW_FAR;
+    if (write && owner->slow & STITCH__SLOW_STORES)
+        stitch__flights_overwritten(x, in, owner, lane, offset, size);
     if (write && owner->slow & STITCH__SLOW_PRODUCTS)
         stitch__product_overwrites(x, in, owner, lane, offset, size);
     for (uint32_t g = from; g <= to; g++) {
@@ -238,7 +240,37 @@ void stitch__race_wrote(stitch__exec *x, const stitch__instr *in, stitch__block 
     if (!owner->race.w)
         return;
     for (uint32_t g = offset >> x->shared_shift; g <= (offset + size - 1) >> x->shared_shift; g++)
-        note_write(owner, g, x->shared_shift, key_of(x, lane), stitch__pc(x, in));
+        note_write(owner, g, x->shared_shift, key_of(x, lane) | STITCH__KEY_PROXY, stitch__pc(x, in));
+}
+
+void stitch__race_landed(stitch__exec *x, const stitch__instr *in, stitch__block *owner, stitch__block *by,
+                         uint32_t warp, uint32_t lane, uint32_t offset, uint32_t size)
+{
+    if (!owner->race.w || !size)
+        return;
+    uint64_t key = (uint64_t)by->seq << STITCH__KEY_BLOCK_SHIFT | (uint64_t)warp << STITCH__KEY_WARP_SHIFT |
+                   (uint64_t)lane << STITCH__KEY_LANE_SHIFT | stitch__tick(by) | STITCH__KEY_PROXY;
+    if (owner != by)
+        owner->slow |= STITCH__SLOW_FAR;
+    for (uint32_t g = offset >> x->shared_shift; g <= (offset + size - 1) >> x->shared_shift; g++)
+        note_write(owner, g, x->shared_shift, key, stitch__pc(x, in));
+    by->released[warp] = by->cluster->released[by->rank] = stitch__tick(by);
+}
+
+void stitch__race_proxy(stitch__exec *x, const stitch__instr *in, const stitch__block *owner, uint32_t lane,
+                        uint32_t offset, uint32_t size)
+{
+    if (!owner->race.w || owner != x->block || !size || !x->check_shared)
+        return;
+    for (uint32_t g = offset >> x->shared_shift; g <= (offset + size - 1) >> x->shared_shift; g++) {
+        uint64_t w = owner->race.w[g];
+        if (!w || w & STITCH__KEY_PROXY || w >> STITCH__KEY_BLOCK_SHIFT != owner->seq ||
+            (w & STITCH__KEY_CLOCK) < owner->proxy_fence)
+            continue;
+        stitch__report_race(x, STITCH__SIM_MISSING_FENCE, in, lane, false, STITCH__SIM_SHARED, g << x->shared_shift,
+                            1u << x->shared_shift, NULL, w, owner->race.wpc[g], true);
+        return;
+    }
 }
 
 /* ---- global memory ----------------------------------------------------------------------------------------------- */

@@ -249,14 +249,15 @@ void stitch__report_race(stitch__exec *x, stitch__sim_fault kind, const stitch__
     r.second.atomic = other_key & STITCH__KEY_ATOMIC;
     /* The record keeps the last of several readers; if that is this thread itself, it does not say who the others are.
      */
-    r.second.unknown = memcmp(r.second.block, r.first.block, sizeof(r.first.block)) == 0 &&
+    r.second.unknown = kind != STITCH__SIM_MISSING_FENCE &&
+                       memcmp(r.second.block, r.first.block, sizeof(r.first.block)) == 0 &&
                        memcmp(r.second.thread, r.first.thread, sizeof(r.first.thread)) == 0;
     if (r.second.unknown)
         snprintf(r.detail, sizeof(r.detail), "the other thread is in %s",
                  other_key & STITCH__KEY_MULTIBLOCK  ? "another block"
                  : other_key & STITCH__KEY_MULTIWARP ? "another warp of the block"
                                                      : "the same warp: __syncwarp() would order them");
-    else if (seq == x->block->seq && warp == x->warp->index)
+    else if (seq == x->block->seq && warp == x->warp->index && kind != STITCH__SIM_MISSING_FENCE)
         snprintf(r.detail, sizeof(r.detail), "both threads are in one warp: __syncwarp() would order them");
     keep(x, &r);
 }
@@ -320,7 +321,7 @@ static void put_buffer(stitch__buf *out, const stitch__sim_report *r)
 void stitch__sim_report_text(stitch__buf *out, const stitch__sim_report *r, const char *kernel)
 {
     bool memory = (r->kind <= STITCH__SIM_GLOBAL_RACE && r->kind != STITCH__SIM_NONE) ||
-                  (r->kind == STITCH__SIM_ASYNC_NOT_WAITED && r->buffer[0]);
+                  ((r->kind == STITCH__SIM_ASYNC_NOT_WAITED || r->kind == STITCH__SIM_MISSING_FENCE) && r->buffer[0]);
     stitch__buf_printf(out, "%s in kernel %s", stitch__sim_fault_text(r->kind), kernel ? kernel : "?");
     if (r->first.place) {
         stitch__buf_puts(out, " at ");
@@ -357,7 +358,8 @@ void stitch__sim_report_text(stitch__buf *out, const stitch__sim_report *r, cons
             put_place(out, r->second.place);
         }
         if (!async)
-            stitch__buf_puts(out, " with no barrier between");
+            stitch__buf_puts(out, r->kind == STITCH__SIM_MISSING_FENCE ? " with no fence.proxy.async since"
+                                                                       : " with no barrier between");
     }
     if (r->detail[0])
         stitch__buf_printf(out, " (%s)", r->detail);
