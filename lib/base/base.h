@@ -29,6 +29,7 @@ enum stitch__slot {
     STITCH__SLOT_ADMISSION,
     STITCH__SLOT_MODEL,
     STITCH__SLOT_AGENT,
+    STITCH__SLOT_WORKER,
     STITCH__SLOT_COUNT
 };
 

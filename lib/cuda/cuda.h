@@ -57,6 +57,11 @@ int stitch__device_get(stitch_context *ctx, stitch__device **out, stitch_error *
 /* Opened by the first call; thread-safe. The errors list what was tried and what to install. */
 int stitch__nvrtc_get(stitch_context *ctx, const stitch__nvrtc **out, stitch_error **err);
 int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stitch_error **err);
+/* Where these two would be opened from, without opening them; NULL: nowhere. Released with stitch_free(). */
+char *stitch__nvrtc_find(const stitch_context *ctx);
+char *stitch__cublaslt_find(const stitch_context *ctx);
+/* Folders of toolkits and wheels that exist, "lib" or "include" ones, best first; one a line in the buffer. */
+void stitch__toolkit_folders(const stitch_context *ctx, bool include, stitch__buf *out);
 
 /* Makes the device's context current for this thread; leave() brings back what was current. They nest.
  *     int rc = stitch__device_enter(dev, err);

@@ -466,6 +466,16 @@ char *stitch__library_find(const stitch_context *ctx, const stitch__library *lib
     return found[0] == '/' ? stitch__strdup(ctx, found) : loaded_path(ctx, handle, found);
 }
 
+char *stitch__nvrtc_find(const stitch_context *ctx)
+{
+    return stitch__library_find(ctx, &stitch__library_nvrtc, NULL);
+}
+
+char *stitch__cublaslt_find(const stitch_context *ctx)
+{
+    return stitch__library_find(ctx, &stitch__library_cublaslt, NULL);
+}
+
 /* ---- headers ---- */
 
 static bool has_file(const char *folder, const char *name)

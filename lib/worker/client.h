@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the verifier's side share: a worker as it sees it.
+ */
+#ifndef STITCH_LIB_WORKER_CLIENT_H
+#define STITCH_LIB_WORKER_CLIENT_H
+
+#include <pthread.h>
+
+#include "worker/protocol.h"
+
+typedef struct stitch__worker_pool stitch__worker_pool;
+
+struct stitch__worker {
+    stitch_context *ctx;
+    stitch__device *dev; /* of the verifier */
+    stitch__worker_pool *pool;
+    char *path, *sandbox_text;
+    uint32_t sandbox;
+    stitch__process process;
+    stitch__channel channel;
+    bool greeted, used, lost;
+    char *why_lost;
+    /* the program at hand */
+    bool open;
+    size_t count;
+    stitch_tensor_info *infos; /* strings are the task's */
+    int share;                 /* memory file that outputs come through, -1: none */
+    uint64_t share_bytes;
+    void *staging; /* where they are read into before they go to the device */
+    bool pinned;
+};
+
+/* ---- client.c ---- */
+
+/* Starts the process and sends the greeting, without waiting for anything. */
+int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *path, uint32_t sandbox,
+                         stitch__worker **out, stitch_error **err);
+/* Waits for the answer to the greeting. */
+int stitch__worker_greeted(stitch__worker *w, const stitch__scope *scope, stitch_error **err);
+/* Ends it at once. What is left of the process (NULL: nothing) goes to *left. */
+void stitch__worker_end(stitch__worker *w, stitch__process *left);
+
+/* Nothing can be asked of it any more. The process is killed, but not waited for. */
+void stitch__worker_lose(stitch__worker *w, const char *why);
+
+/* A request that may make the program run: what becomes of it is the program's. Others have NULL. */
+typedef struct stitch__blame {
+    int *code;
+    stitch_error **why;
+} stitch__blame;
+
+/* A request and its reply, which is valid until the next one. Status as for the candidate's operations. */
+int stitch__worker_call(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int memory,
+                        const stitch__blame *blame, stitch__reply *reply, stitch_error **err);
+/* Its two halves, for requests that overlap with work of our own. *start: for the second. */
+int stitch__worker_send(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int memory,
+                        const stitch__blame *blame, int64_t *start, stitch_error **err);
+int stitch__worker_receive(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int64_t start,
+                           const stitch__blame *blame, stitch__reply *reply, stitch_error **err);
+
+/* session.c: forgets the program at hand, here and (if it can be asked) there. */
+void stitch__worker_close(stitch__worker *w);
+
+#endif

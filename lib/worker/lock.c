@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One timing at a time on a device, between processes of a user. The kernel drops the lock when its holder dies.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "worker/worker.h"
+
+enum { RETRY_MS = 5 };
+
+static int open_file(const stitch__device *dev, const char *folder, const char *id, const char *suffix)
+{
+    char path[4096];
+    struct stat st;
+    int fd;
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/gpu-%s%s.lock", folder, id, suffix) >= sizeof(path))
+        return -1;
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void device_id(const stitch__device *dev, char *out, size_t size)
+{
+    CUuuid uuid;
+    size_t at = 0;
+
+    if (!dev->drv->DeviceGetUuid || dev->drv->DeviceGetUuid(&uuid, dev->ordinal) != CUDA_SUCCESS) {
+        snprintf(out, size, "%d", (int)dev->ordinal);
+        return;
+    }
+    for (size_t i = 0; i < sizeof(uuid.bytes) && at + 3 < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%02x", (unsigned char)uuid.bytes[i]);
+}
+
+/* Both files in one folder, or none. */
+static bool open_in(const stitch__device *dev, const char *root, const char *below, stitch__gpu_lock *lock)
+{
+    char folder[4096], id[40];
+
+    if (!root || *root != '/' || (size_t)snprintf(folder, sizeof(folder), "%s%s", root, below) >= sizeof(folder) ||
+        stitch__mkdirs(dev->ctx, folder, NULL) != STITCH_OK)
+        return false;
+    device_id(dev, id, sizeof(id));
+    lock->fd = open_file(dev, folder, id, "");
+    lock->gate = open_file(dev, folder, id, "-gate");
+    if (lock->fd >= 0 && lock->gate >= 0)
+        return true;
+    stitch__gpu_lock_release(lock);
+    return false;
+}
+
+static int wait_lock(const stitch__device *dev, int fd, int how, const stitch__scope *scope, stitch_error **err)
+{
+    while (flock(fd, how | LOCK_NB) != 0) {
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK)
+            return stitch__err_errno(dev->ctx, err, STITCH_E_IO, "locking the device");
+        int rc = stitch__scope_sleep(scope, RETRY_MS, "waiting for another process that times on this device", err);
+        if (rc)
+            return rc;
+    }
+    return STITCH_OK;
+}
+
+int stitch__gpu_lock_take(stitch__device *dev, const stitch__scope *scope, bool exclusive, stitch__gpu_lock *lock,
+                          char **why, stitch_error **err)
+{
+    int rc, how = exclusive ? LOCK_EX : LOCK_SH;
+
+    *lock = (stitch__gpu_lock)STITCH__GPU_LOCK_INIT;
+    if (why)
+        *why = NULL;
+    if (!open_in(dev, getenv("XDG_RUNTIME_DIR"), "/stitch", lock) &&
+        !open_in(dev, stitch__context_options(dev->ctx)->cache_dir, "", lock)) {
+        if (why)
+            *why = stitch__strdup(dev->ctx, "neither $XDG_RUNTIME_DIR nor the cache folder can be written: other "
+                                            "processes on the same device may have disturbed the timing");
+        return why && !*why ? stitch__err_nomem(dev->ctx, err) : STITCH_OK;
+    }
+    /* Whoever waits holds the gate, so that shared holders that come and go cannot keep an exclusive one out. */
+    rc = wait_lock(dev, lock->gate, LOCK_EX, scope, err);
+    if (!rc)
+        rc = wait_lock(dev, lock->fd, how, scope, err);
+    if (rc)
+        stitch__gpu_lock_release(lock);
+    else
+        (void)flock(lock->gate, LOCK_UN);
+    return rc;
+}
+
+void stitch__gpu_lock_release(stitch__gpu_lock *lock)
+{
+    if (lock->fd >= 0)
+        close(lock->fd);
+    if (lock->gate >= 0)
+        close(lock->gate);
+    *lock = (stitch__gpu_lock)STITCH__GPU_LOCK_INIT;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests and replies as bytes. Decoding checks every length, enum and number: what a worker sends is a stranger's.
+ */
+#include <math.h>
+
+#include "worker/protocol.h"
+
+enum { MAX_NAME = 255, MAX_PATH = 4096, MAX_PROBE = 4096, MAX_ANSWER = 65536 };
+
+const char *stitch__worker_op_text(int op)
+{
+    static const char *const texts[] = {"doing nothing",
+#define TEXT(name, text) text,
+                                        STITCH__WORKER_REQUESTS(TEXT)
+#undef TEXT
+    };
+    return op > 0 && op < STITCH__OP_WORKER_COUNT ? texts[op] : texts[0];
+}
+
+static int malformed(int op, bool reply, stitch_error **err)
+{
+    return stitch__err(NULL, err, STITCH_E_FORMAT, "the %s for %s is malformed", reply ? "reply" : "request",
+                       stitch__worker_op_text(op));
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+static void put_run(stitch__buf *b, const stitch__run *run)
+{
+    stitch__put_u32(b, (uint32_t)run->set);
+    stitch__put_u32(b, (uint32_t)run->poison);
+    stitch__put_u32(b, (uint32_t)run->skip);
+    stitch__put_u32(b, (uint32_t)run->moved);
+    stitch__put_u64(b, run->flush_bytes);
+}
+
+void stitch__request_encode(const stitch__request *q, stitch__buf *out)
+{
+    switch (q->op) {
+    case STITCH__OP_WORKER_HELLO:
+        stitch__buf_append(out, q->key, sizeof(q->key));
+        stitch__put_u32(out, q->protocol);
+        stitch__put_u32(out, q->sandbox);
+        stitch__put_text(out, q->device);
+        stitch__put_text(out, q->cache_dir);
+        stitch__put_text(out, q->cuda_path);
+        break;
+    case STITCH__OP_WORKER_OPEN:
+        stitch__put_u64(out, q->task_bytes);
+        stitch__put_u64(out, q->program_bytes);
+        break;
+    case STITCH__OP_WORKER_DATA:
+        stitch__put_u64(out, q->tensor);
+        stitch__put_u64(out, q->bytes);
+        break;
+    case STITCH__OP_WORKER_START: stitch__put_u64(out, q->share_bytes); break;
+    case STITCH__OP_WORKER_LOAD:
+        stitch__put_u32(out, (uint32_t)q->load.poison);
+        stitch__put_u32(out, (uint32_t)q->load.guards);
+        break;
+    case STITCH__OP_WORKER_FILL_WEIGHTS: stitch__put_u64(out, q->seed); break;
+    case STITCH__OP_WORKER_FILL_INPUTS:
+        stitch__put_u64(out, q->seed);
+        stitch__put_u32(out, q->has_variant);
+        stitch__put_f64(out, q->scale);
+        stitch__put_u32(out, (uint32_t)q->dist.kind);
+        stitch__put_f64(out, q->dist.a);
+        stitch__put_f64(out, q->dist.b);
+        break;
+    case STITCH__OP_WORKER_CLEAR_STATES: stitch__put_u32(out, (uint32_t)q->set); break;
+    case STITCH__OP_WORKER_HASH:
+        stitch__put_u64(out, q->seed);
+        stitch__put_u32(out, q->inputs);
+        break;
+    case STITCH__OP_WORKER_RUN:
+    case STITCH__OP_WORKER_TIMED_RUN: put_run(out, &q->run); break;
+    case STITCH__OP_WORKER_FETCH:
+        stitch__put_u32(out, (uint32_t)q->set);
+        stitch__put_u64(out, q->tensor);
+        stitch__put_u64(out, q->offset);
+        stitch__put_u64(out, q->bytes);
+        stitch__put_u64(out, q->at);
+        break;
+    case STITCH__OP_WORKER_PROBE: stitch__put_text(out, q->text); break;
+    default: break;
+    }
+}
+
+static bool in(int64_t v, int64_t low, int64_t high)
+{
+    return v >= low && v <= high;
+}
+
+static bool get_run(stitch__reader *r, stitch__run *run)
+{
+    run->set = (int32_t)stitch__get_u32(r);
+    run->poison = (int32_t)stitch__get_u32(r);
+    run->skip = (int32_t)stitch__get_u32(r);
+    run->moved = (int32_t)stitch__get_u32(r);
+    run->flush_bytes = stitch__get_u64(r);
+    return in(run->set, 0, STITCH__SETS - 1) && in(run->poison, -1, 255) && run->skip >= -1 && in(run->moved, 0, 1);
+}
+
+static bool get_fill(stitch__reader *r, stitch__request *q)
+{
+    q->seed = stitch__get_u64(r);
+    q->has_variant = stitch__get_bool(r);
+    q->scale = stitch__get_f64(r);
+    q->dist.kind = (int32_t)stitch__get_u32(r);
+    q->dist.a = stitch__get_f64(r);
+    q->dist.b = stitch__get_f64(r);
+    return isfinite(q->scale) && isfinite(q->dist.a) && isfinite(q->dist.b) &&
+           (q->dist.kind == STITCH_DIST_NONE || stitch__dist_name(q->dist.kind));
+}
+
+static bool get_request(int op, stitch__reader *r, stitch__request *q)
+{
+    switch (op) {
+    case STITCH__OP_WORKER_HELLO:
+        for (int i = 0; i < STITCH__WORKER_KEY; i += 4) {
+            uint32_t word = stitch__get_u32(r);
+            for (int k = 0; k < 4; k++)
+                q->key[i + k] = (uint8_t)(word >> 8 * k);
+        }
+        q->protocol = stitch__get_u32(r);
+        q->sandbox = stitch__get_u32(r);
+        q->device = stitch__get_text(r, MAX_NAME);
+        q->cache_dir = stitch__get_text(r, MAX_PATH);
+        q->cuda_path = stitch__get_text(r, MAX_PATH);
+        return q->sandbox <= STITCH__SANDBOX_FULL;
+    case STITCH__OP_WORKER_OPEN:
+        q->task_bytes = stitch__get_u64(r);
+        q->program_bytes = stitch__get_u64(r);
+        return q->task_bytes <= SIZE_MAX / 4 && q->program_bytes <= SIZE_MAX / 4;
+    case STITCH__OP_WORKER_DATA:
+        q->tensor = stitch__get_u64(r);
+        q->bytes = stitch__get_u64(r);
+        return true;
+    case STITCH__OP_WORKER_START: q->share_bytes = stitch__get_u64(r); return true;
+    case STITCH__OP_WORKER_LOAD:
+        q->load.poison = (int32_t)stitch__get_u32(r);
+        q->load.guards = (int32_t)stitch__get_u32(r);
+        return in(q->load.poison, -1, 255) && in(q->load.guards, 0, 1);
+    case STITCH__OP_WORKER_FILL_WEIGHTS: q->seed = stitch__get_u64(r); return true;
+    case STITCH__OP_WORKER_FILL_INPUTS: return get_fill(r, q);
+    case STITCH__OP_WORKER_CLEAR_STATES: q->set = (int32_t)stitch__get_u32(r); return in(q->set, 0, STITCH__SETS - 1);
+    case STITCH__OP_WORKER_HASH:
+        q->seed = stitch__get_u64(r);
+        q->inputs = stitch__get_bool(r);
+        return true;
+    case STITCH__OP_WORKER_RUN:
+    case STITCH__OP_WORKER_TIMED_RUN: return get_run(r, &q->run);
+    case STITCH__OP_WORKER_FETCH:
+        q->set = (int32_t)stitch__get_u32(r);
+        q->tensor = stitch__get_u64(r);
+        q->offset = stitch__get_u64(r);
+        q->bytes = stitch__get_u64(r);
+        q->at = stitch__get_u64(r);
+        return in(q->set, 0, STITCH__SETS - 1);
+    case STITCH__OP_WORKER_PROBE: q->text = stitch__get_text(r, MAX_PROBE); return true;
+    case STITCH__OP_WORKER_PING:
+    case STITCH__OP_WORKER_PREPARE:
+    case STITCH__OP_WORKER_CLOSE: return true;
+    default: return false;
+    }
+}
+
+int stitch__request_decode(int op, const void *data, size_t len, stitch__request *out, stitch_error **err)
+{
+    stitch__reader r = {.data = data, .len = len};
+
+    memset(out, 0, sizeof(*out));
+    out->op = op;
+    out->device = out->cache_dir = out->cuda_path = out->text = "";
+    if (!get_request(op, &r, out) || r.failed || r.at != r.len)
+        return malformed(op, false, err);
+    return STITCH_OK;
+}
+
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
+
+/* At most `max` bytes, cut between characters. */
+static void put_cut(stitch__buf *b, const char *s, size_t max)
+{
+    size_t len = s ? strlen(s) : 0;
+    if (len > max) {
+        for (len = max; len && ((unsigned char)s[len] & 0xc0) == 0x80;)
+            len--;
+    }
+    stitch__put_u32(b, (uint32_t)len);
+    stitch__buf_append(b, s ? s : "", len);
+    stitch__buf_putc(b, 0);
+}
+
+void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch__buf *out)
+{
+    stitch__put_u32(out, (uint32_t)r->rc);
+    stitch__put_u32(out, (uint32_t)r->code);
+    stitch__put_u32(out, (uint32_t)r->domain);
+    stitch__put_u64(out, (uint64_t)r->native);
+    put_cut(out, r->message, STITCH__WORKER_MAX_MESSAGE);
+    put_cut(out, r->details, STITCH__WORKER_MAX_DETAILS);
+    stitch__put_u64(out, r->busy_ns);
+    if (r->rc || r->code)
+        return;
+    switch (r->op) {
+    case STITCH__OP_WORKER_HELLO:
+        stitch__put_u32(out, r->protocol);
+        stitch__put_u32(out, r->pid);
+        stitch__buf_append(out, r->uuid, sizeof(r->uuid));
+        put_cut(out, r->version, MAX_NAME);
+        put_cut(out, r->arch, MAX_NAME);
+        put_cut(out, r->name, MAX_NAME);
+        put_cut(out, r->sandbox, MAX_NAME);
+        break;
+    case STITCH__OP_WORKER_PREPARE:
+        stitch__put_f64(out, r->prepared.us);
+        stitch__put_u64(out, r->prepared.workspace_bytes);
+        stitch__put_u64(out, r->prepared.library_workspace_bytes);
+        stitch__put_u64(out, r->prepared.launches);
+        stitch__put_u64(out, r->prepared.prepare_launches);
+        stitch__put_u64(out, r->prepared.steps);
+        break;
+    case STITCH__OP_WORKER_HASH:
+        stitch__put_u32(out, (uint32_t)r->hash_count);
+        for (size_t i = 0; i < r->hash_count; i++)
+            stitch__put_u64(out, hashes[i]);
+        break;
+    case STITCH__OP_WORKER_TIMED_RUN: stitch__put_f64(out, r->us); break;
+    case STITCH__OP_WORKER_PROBE: put_cut(out, r->text, MAX_ANSWER); break;
+    default: break;
+    }
+}
+
+static bool time_valid(double us)
+{
+    return isfinite(us) && us >= 0;
+}
+
+static bool get_reply(int op, stitch__reader *r, stitch__reply *out)
+{
+    switch (op) {
+    case STITCH__OP_WORKER_HELLO:
+        out->protocol = stitch__get_u32(r);
+        out->pid = stitch__get_u32(r);
+        for (int i = 0; i < 4; i++) {
+            uint32_t word = stitch__get_u32(r);
+            for (int k = 0; k < 4; k++)
+                out->uuid[4 * i + k] = (uint8_t)(word >> 8 * k);
+        }
+        out->version = stitch__get_text(r, MAX_NAME);
+        out->arch = stitch__get_text(r, MAX_NAME);
+        out->name = stitch__get_text(r, MAX_NAME);
+        out->sandbox = stitch__get_text(r, MAX_NAME);
+        return true;
+    case STITCH__OP_WORKER_PREPARE:
+        out->prepared.us = stitch__get_f64(r);
+        out->prepared.workspace_bytes = stitch__get_u64(r);
+        out->prepared.library_workspace_bytes = stitch__get_u64(r);
+        out->prepared.launches = stitch__get_u64(r);
+        out->prepared.prepare_launches = stitch__get_u64(r);
+        out->prepared.steps = stitch__get_u64(r);
+        /* Counts become numbers of a report, and of loops: as large as a plan may be, and no larger. */
+        return time_valid(out->prepared.us) && out->prepared.steps <= 1u << 20 &&
+               out->prepared.workspace_bytes <= INT64_MAX && out->prepared.library_workspace_bytes <= INT64_MAX &&
+               out->prepared.launches <= INT64_MAX && out->prepared.prepare_launches <= INT64_MAX;
+    case STITCH__OP_WORKER_HASH:
+        out->hash_count = stitch__get_u32(r);
+        out->hashes_at = r->at;
+        if (r->failed || out->hash_count > STITCH__TASK_MAX_TENSORS || (r->len - r->at) / 8 < out->hash_count)
+            return false;
+        r->at += out->hash_count * 8;
+        return true;
+    case STITCH__OP_WORKER_TIMED_RUN: out->us = stitch__get_f64(r); return time_valid(out->us);
+    case STITCH__OP_WORKER_PROBE: out->text = stitch__get_text(r, MAX_ANSWER); return true;
+    default: return op > STITCH__OP_NONE && op < STITCH__OP_WORKER_COUNT;
+    }
+}
+
+static bool status_valid(int32_t status)
+{
+    return status <= 0 && strcmp(stitch_status_name(status), "STITCH_E_UNKNOWN") != 0;
+}
+
+int stitch__reply_decode(int op, const void *data, size_t len, stitch__reply *out, stitch_error **err)
+{
+    stitch__reader r = {.data = data, .len = len};
+    bool good;
+
+    memset(out, 0, sizeof(*out));
+    out->op = op;
+    out->version = out->arch = out->name = out->sandbox = out->text = "";
+    out->rc = (int32_t)stitch__get_u32(&r);
+    out->code = (int32_t)stitch__get_u32(&r);
+    out->domain = (int32_t)stitch__get_u32(&r);
+    out->native = (int64_t)stitch__get_u64(&r);
+    out->message = stitch__get_text(&r, STITCH__WORKER_MAX_MESSAGE);
+    out->details = stitch__get_text(&r, STITCH__WORKER_MAX_DETAILS);
+    out->busy_ns = stitch__get_u64(&r);
+    good = !r.failed && status_valid(out->rc) && status_valid(out->code) && !(out->rc && out->code) &&
+           strcmp(stitch_domain_name(out->domain), "unknown") != 0;
+    if (good && (out->rc || out->code))
+        good = op > STITCH__OP_NONE && op < STITCH__OP_WORKER_COUNT;
+    else if (good)
+        good = get_reply(op, &r, out);
+    return good && !r.failed && r.at == r.len ? STITCH_OK : malformed(op, true, err);
+}
+
+uint64_t stitch__reply_hash(const stitch__reply *r, const void *data, size_t i)
+{
+    stitch__reader at = {
+        .data = data, .len = (size_t)r->hashes_at + 8 * r->hash_count, .at = (size_t)r->hashes_at + 8 * i};
+    return i < r->hash_count ? stitch__get_u64(&at) : 0;
+}

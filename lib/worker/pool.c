@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workers of a context. One idles between verifications, ready for the next one; when it is lost, another one starts
+ * in the background. More than one at a time exist only while several threads verify at once.
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "worker/client.h"
+
+enum {
+    START_MS = 60000, /* for a driver that wakes up its devices first */
+    REAP_MS = 2000,   /* a killed process whose device is busy takes tens of milliseconds */
+};
+
+struct stitch__worker_pool {
+    stitch_context *ctx;
+    pthread_mutex_t lock; /* guards what follows */
+    stitch__worker *idle;
+    uint32_t sandbox; /* the strongest one that a worker could open its device in */
+    stitch__process *dying;
+    size_t dying_count, dying_cap;
+};
+
+static void reap(stitch__worker_pool *p, int64_t wait_ms)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < p->dying_count; i++) {
+        if (stitch__process_ended(&p->dying[i], wait_ms))
+            stitch__process_clear(&p->dying[i]);
+        else
+            p->dying[left++] = p->dying[i];
+    }
+    p->dying_count = left;
+}
+
+/* The pool's lock is held. */
+static void discard(stitch__worker_pool *p, stitch__worker *w)
+{
+    stitch__process left;
+
+    stitch__worker_end(w, &left);
+    if (!stitch__process_ended(&left, 0) &&
+        stitch__grow(p->ctx, &p->dying, &p->dying_cap, p->dying_count + 1, sizeof(*p->dying)) == STITCH_OK) {
+        p->dying[p->dying_count++] = left; /* waited for some other time */
+        return;
+    }
+    (void)stitch__process_ended(&left, REAP_MS);
+    stitch__process_clear(&left);
+}
+
+static void free_pool(void *state)
+{
+    stitch__worker_pool *p = state;
+
+    if (p->idle)
+        discard(p, p->idle);
+    reap(p, REAP_MS);
+    for (size_t i = 0; i < p->dying_count; i++) {
+        stitch__log(p->ctx, STITCH_LOG_WARN, "worker process %d does not end although it was killed",
+                    (int)p->dying[i].pid);
+        stitch__process_clear(&p->dying[i]);
+    }
+    stitch_free(p->dying);
+    pthread_mutex_destroy(&p->lock);
+    stitch_free(p);
+}
+
+static int make_pool(stitch_context *ctx, void **state, stitch_error **err)
+{
+    stitch__worker_pool *p = stitch__calloc(ctx, 1, sizeof(*p));
+    if (!p)
+        return stitch__err_nomem(ctx, err);
+    p->ctx = ctx;
+    p->sandbox = STITCH__SANDBOX_FULL;
+    pthread_mutex_init(&p->lock, NULL);
+    *state = p;
+    return STITCH_OK;
+}
+
+/* It still lives, and nothing has come from it that nobody asked for. */
+static bool sound(stitch__worker *w)
+{
+    struct pollfd p = {w->channel.fd, POLLIN, 0};
+    return !w->lost && !stitch__process_ended(&w->process, 0) && (!w->greeted || poll(&p, 1, 0) == 0);
+}
+
+static stitch__worker *take_idle(stitch__worker_pool *p, const char *path, uint32_t sandbox, bool fresh)
+{
+    stitch__worker *w;
+
+    pthread_mutex_lock(&p->lock);
+    reap(p, 0);
+    w = p->idle;
+    p->idle = NULL;
+    if (w && (strcmp(w->path, path) != 0 || w->sandbox != sandbox || (fresh && w->used) || !sound(w))) {
+        discard(p, w);
+        w = NULL;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return w;
+}
+
+static void put_away(stitch__worker_pool *p, stitch__worker *w)
+{
+    pthread_mutex_lock(&p->lock);
+    discard(p, w);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Libraries of the kind that a sandbox can stop from opening a device. */
+static bool weaken(stitch__worker_pool *p, uint32_t *sandbox, int rc, bool simulated)
+{
+    bool again = *sandbox == STITCH__SANDBOX_FULL && !simulated &&
+                 (rc == STITCH_E_IO || rc == STITCH_E_NO_DEVICE || rc == STITCH_E_NO_LIBRARY || rc == STITCH_E_DRIVER);
+    if (again) {
+        *sandbox = STITCH__SANDBOX_LATE;
+        pthread_mutex_lock(&p->lock);
+        p->sandbox = *sandbox;
+        pthread_mutex_unlock(&p->lock);
+    }
+    return again;
+}
+
+static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scope *scope, const char *path,
+                 uint32_t sandbox, stitch__worker **out, stitch_error **err)
+{
+    stitch__scope own = *scope;
+    int64_t most = stitch__now_ns() + (int64_t)START_MS * 1000000;
+    int rc;
+
+    if (!own.deadline_ns || own.deadline_ns > most)
+        own.deadline_ns = most;
+    for (;;) {
+        rc = STITCH_OK;
+        if (!*out)
+            rc = stitch__worker_start(p->ctx, dev, path, sandbox, out, err);
+        if (!rc)
+            rc = stitch__worker_greeted(*out, &own, err);
+        if (!rc)
+            break;
+        if (*out)
+            put_away(p, *out);
+        *out = NULL;
+        if (!weaken(p, &sandbox, rc, dev->info.simulated))
+            break;
+        stitch__log(p->ctx, STITCH_LOG_WARN, "a worker cannot open its device confined (%s); trying again",
+                    err && *err ? stitch_error_message(*err) : stitch_status_text(rc));
+    }
+    if (rc)
+        stitch__err_prefix(err, "no worker: ");
+    return rc;
+}
+
+int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, const stitch__worker_options *options,
+                           stitch__worker **out, stitch_error **err)
+{
+    static const stitch__worker_options defaults;
+    const stitch__worker_options *o = options ? options : &defaults;
+    stitch__worker_pool *p;
+    stitch__device *dev;
+    void *state = NULL;
+    char *path = NULL;
+    uint32_t sandbox;
+    int rc;
+
+    *out = NULL;
+    if (stitch__context_options(ctx)->get_proc)
+        return stitch__err(ctx, err, STITCH_E_UNSUPPORTED,
+                           "the context's driver is the host's own (get_proc): no other process can use it");
+    rc = stitch__device_get(ctx, &dev, err);
+    if (!rc)
+        rc = stitch__context_slot(ctx, STITCH__SLOT_WORKER, make_pool, free_pool, &state, err);
+    if (!rc)
+        rc = stitch__worker_find(ctx, o->executable, &path, err);
+    if (rc)
+        return rc;
+    p = state;
+    pthread_mutex_lock(&p->lock);
+    sandbox = o->no_sandbox ? STITCH__SANDBOX_NONE : p->sandbox;
+    pthread_mutex_unlock(&p->lock);
+    *out = take_idle(p, path, sandbox, o->fresh);
+    if (!*out && *stitch__context_options(ctx)->cache_dir) {
+        /* Into the compile cache, which a worker may only read. */
+        (void)stitch__generate_warm(dev);
+        (void)stitch__hash_warm(dev);
+    }
+    rc = start(p, dev, scope, path, sandbox, out, err);
+    if (!rc)
+        (*out)->pool = p;
+    stitch_free(path);
+    return rc;
+}
+
+void stitch__worker_release(stitch__worker *w, bool reusable)
+{
+    stitch__worker_pool *p;
+    stitch__worker *fresh = NULL;
+
+    if (!w)
+        return;
+    p = w->pool;
+    stitch__worker_close(w);
+    if (w->lost && w->greeted) /* the next one shall not have to wait */
+        (void)stitch__worker_start(w->ctx, w->dev, w->path, w->sandbox, &fresh, NULL);
+    if (fresh)
+        fresh->pool = p;
+    pthread_mutex_lock(&p->lock);
+    reap(p, 0);
+    if (!reusable || p->idle || !sound(w)) {
+        discard(p, w);
+        w = fresh;
+    }
+    if (w && !p->idle)
+        p->idle = w;
+    else if (w)
+        discard(p, w);
+    pthread_mutex_unlock(&p->lock);
+}

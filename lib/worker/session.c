@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A program in a worker: sending it there, and the candidate's operations over the wire.
+ */
+#include <unistd.h>
+
+#include "worker/client.h"
+
+enum {
+    CHUNK = 16 << 20, /* of outputs on their way: two are in flight */
+    PINNED_FROM = 4 << 20,
+    CLOSE_MS = 1000,
+    READ_CHUNK = 4 << 20,
+};
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+void stitch__worker_close(stitch__worker *w)
+{
+    static const stitch__request q = {.op = STITCH__OP_WORKER_CLOSE};
+
+    if (w->open && !w->lost) {
+        stitch__scope scope = stitch__scope_make(NULL, NULL, CLOSE_MS);
+        stitch__reply r;
+        (void)stitch__worker_call(w, &scope, &q, -1, NULL, &r, NULL);
+    }
+    w->open = false;
+    if (w->pinned)
+        w->dev->drv->MemFreeHost(w->staging);
+    else
+        stitch_free(w->staging);
+    w->staging = NULL;
+    w->pinned = false;
+    if (w->share >= 0)
+        close(w->share);
+    w->share = -1;
+    w->share_bytes = 0;
+    stitch__zero_free(w->infos);
+    w->count = 0;
+}
+
+static int take_infos(stitch__worker *w, const stitch_task *task, stitch_error **err)
+{
+    w->count = stitch_interface_tensor_count(task->iface);
+    w->infos = stitch__calloc(w->ctx, w->count + 1, sizeof(*w->infos));
+    if (!w->infos)
+        return stitch__err_nomem(w->ctx, err);
+    for (size_t i = 0; i < w->count; i++) {
+        w->infos[i].struct_size = sizeof(w->infos[i]);
+        int rc = stitch_interface_tensor(task->iface, i, &w->infos[i]);
+        if (rc)
+            return stitch__err(w->ctx, err, rc, "tensor %zu of the task cannot be read", i);
+    }
+    return STITCH_OK;
+}
+
+/* Task and program in one memory file that nobody can change any more. */
+static int send_program(stitch__worker *w, const stitch__scope *scope, const stitch_task *task,
+                        const stitch_program *program, stitch_error **err)
+{
+    stitch__request q = {.op = STITCH__OP_WORKER_OPEN};
+    stitch__reply r;
+    stitch__buf b;
+    void *file = NULL;
+    size_t size = 0;
+    int memory = -1, rc = stitch_program_save_memory(program, &file, &size, err);
+
+    stitch__buf_init(&b, w->ctx);
+    stitch__worker_task_encode(task, &b);
+    if (!rc && b.failed)
+        rc = stitch__err_nomem(w->ctx, err);
+    q.task_bytes = b.len;
+    q.program_bytes = size;
+    if (!rc)
+        rc = stitch__memory_make(w->ctx, "the program", q.task_bytes + q.program_bytes, &memory, err);
+    if (!rc)
+        rc = stitch__memory_write(w->ctx, memory, 0, b.data, b.len, "the program", err);
+    if (!rc)
+        rc = stitch__memory_write(w->ctx, memory, b.len, file, size, "the program", err);
+    if (!rc)
+        rc = stitch__memory_freeze(w->ctx, memory, "the program", err);
+    if (!rc) {
+        rc = stitch__worker_call(w, scope, &q, memory, NULL, &r, err);
+        w->open = true; /* also after a failure: closing tidies up */
+    }
+    if (memory >= 0)
+        close(memory);
+    stitch__buf_free(&b);
+    stitch_free(file);
+    return rc;
+}
+
+static int copy_file(stitch__worker *w, const stitch__scope *scope, const stitch__tensor_data *d, int memory,
+                     const char *name, stitch_error **err)
+{
+    size_t most = d->bytes < READ_CHUNK ? (size_t)d->bytes : READ_CHUNK;
+    char *data = stitch__alloc(w->ctx, most + 1);
+    int rc = data ? STITCH_OK : stitch__err_nomem(w->ctx, err);
+
+    for (uint64_t at = 0; !rc && at < d->bytes; at += most) {
+        size_t part = d->bytes - at < most ? (size_t)(d->bytes - at) : most;
+        rc = stitch__scope_check(scope, "sending tensors to a worker", err);
+        if (!rc)
+            rc = stitch__safetensors_read(d->file, d->entry, at, data, part, err);
+        if (!rc)
+            rc = stitch__memory_write(w->ctx, memory, at, data, part, name, err);
+    }
+    stitch_free(data);
+    return rc;
+}
+
+/* One tensor after the other, so that no more than one is there twice. */
+static int send_data(stitch__worker *w, const stitch__scope *scope, const stitch_task *task, size_t index,
+                     stitch_error **err)
+{
+    const char *name = w->infos[index].name;
+    stitch__request q = {.op = STITCH__OP_WORKER_DATA, .tensor = index};
+    stitch__tensor_data d;
+    stitch__reply r;
+    int memory = -1, rc = stitch__worker_task_data(task, index, &d, err);
+
+    if (rc || (!d.memory && !d.file))
+        return rc;
+    q.bytes = d.bytes;
+    rc = stitch__memory_make(w->ctx, name, d.bytes, &memory, err);
+    if (!rc && d.memory)
+        rc = stitch__memory_write(w->ctx, memory, 0, d.memory, (size_t)d.bytes, name, err);
+    else if (!rc)
+        rc = copy_file(w, scope, &d, memory, name, err);
+    if (!rc)
+        rc = stitch__memory_freeze(w->ctx, memory, name, err);
+    if (!rc)
+        rc = stitch__worker_call(w, scope, &q, memory, NULL, &r, err);
+    if (memory >= 0)
+        close(memory);
+    return rc;
+}
+
+/* Memory that outputs come through. The worker can write whatever it likes into it, and at any time: it is read once,
+ * by a call and not through a mapping, and what was read is what is compared. */
+static int start(stitch__worker *w, const stitch__scope *scope, stitch_error **err)
+{
+    stitch__request q = {.op = STITCH__OP_WORKER_START};
+    stitch__reply r;
+    uint64_t total = 0;
+    int rc;
+
+    for (size_t i = 0; i < w->count && total < 2u * CHUNK; i++)
+        if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
+            total += w->infos[i].bytes < 2u * CHUNK ? w->infos[i].bytes : 2u * CHUNK;
+    w->share_bytes = total < 2u * CHUNK ? (total + 4095) / 4096 * 4096 * 2 : 2u * CHUNK;
+    if (w->share_bytes > 2u * CHUNK)
+        w->share_bytes = 2u * CHUNK;
+    rc = w->share_bytes ? stitch__memory_make(w->ctx, "outputs", w->share_bytes, &w->share, err) : STITCH_OK;
+    if (rc)
+        return rc;
+    size_t half = (size_t)w->share_bytes / 2;
+    if (half >= PINNED_FROM && !w->dev->info.simulated &&
+        w->dev->drv->MemHostAlloc(&w->staging, half, 0) == CUDA_SUCCESS)
+        w->pinned = true;
+    else
+        w->staging = stitch__alloc(w->ctx, half + 1);
+    if (!w->staging)
+        return stitch__err_nomem(w->ctx, err);
+    q.share_bytes = w->share_bytes;
+    return stitch__worker_call(w, scope, &q, w->share, NULL, &r, err);
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+static int worker_load(void *self, const stitch__scope *scope, const stitch__load *how, int *code, stitch_error **why,
+                       stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_LOAD, .load = *how};
+    const stitch__blame blame = {code, why};
+    stitch__reply r;
+    return stitch__worker_call(self, scope, &q, -1, &blame, &r, err);
+}
+
+static int worker_prepare(void *self, const stitch__scope *scope, stitch__prepared *out, int *code, stitch_error **why,
+                          stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_PREPARE};
+    const stitch__blame blame = {code, why};
+    stitch__reply r;
+    int rc = stitch__worker_call(self, scope, &q, -1, &blame, &r, err);
+    memset(out, 0, sizeof(*out));
+    if (!rc && !*code)
+        *out = r.prepared;
+    return rc;
+}
+
+static int worker_fill_weights(void *self, const stitch__scope *scope, uint64_t seed, stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_FILL_WEIGHTS, .seed = seed};
+    stitch__reply r;
+    return stitch__worker_call(self, scope, &q, -1, NULL, &r, err);
+}
+
+static int worker_fill_inputs(void *self, const stitch__scope *scope, uint64_t seed, const stitch__variant *variant,
+                              stitch_error **err)
+{
+    stitch__request q = {.op = STITCH__OP_WORKER_FILL_INPUTS, .seed = seed, .has_variant = variant != NULL};
+    stitch__reply r;
+    if (variant) {
+        q.scale = variant->scale;
+        if (variant->dist)
+            q.dist = *variant->dist;
+    }
+    return stitch__worker_call(self, scope, &q, -1, NULL, &r, err);
+}
+
+static int worker_clear_states(void *self, const stitch__scope *scope, int set, stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_CLEAR_STATES, .set = set};
+    stitch__reply r;
+    return stitch__worker_call(self, scope, &q, -1, NULL, &r, err);
+}
+
+static int worker_hash(void *self, const stitch__scope *scope, uint64_t seed, bool inputs, uint64_t *out,
+                       stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_HASH, .seed = seed, .inputs = inputs};
+    stitch__worker *w = self;
+    stitch__reply r;
+    int rc = stitch__worker_call(w, scope, &q, -1, NULL, &r, err);
+
+    if (!rc && r.hash_count != w->count) {
+        stitch__worker_lose(w, "it sent a wrong number of hashes");
+        return stitch__err(w->ctx, err, STITCH_E_IO, "the worker sent %zu hashes for %zu tensors", r.hash_count,
+                           w->count);
+    }
+    for (size_t i = 0; !rc && i < w->count; i++)
+        out[i] = stitch__reply_hash(&r, w->channel.payload, i);
+    return rc;
+}
+
+static int worker_run(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
+                      stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_RUN, .run = *run};
+    const stitch__blame blame = {code, why};
+    stitch__reply r;
+    return stitch__worker_call(self, scope, &q, -1, &blame, &r, err);
+}
+
+static int worker_timed_run(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
+                            stitch_error **why, stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_TIMED_RUN, .run = *run};
+    const stitch__blame blame = {code, why};
+    stitch__reply r;
+    int rc = stitch__worker_call(self, scope, &q, -1, &blame, &r, err);
+    *us = rc || *code ? 0 : r.us;
+    return rc;
+}
+
+/* The next piece of an output; false: there is none. */
+static bool next_piece(const stitch__worker *w, stitch__request *q, unsigned number)
+{
+    uint64_t half = w->share_bytes / 2;
+
+    q->offset += q->bytes;
+    while (q->tensor < w->count &&
+           (w->infos[q->tensor].role != STITCH_TENSOR_OUTPUT || q->offset >= w->infos[q->tensor].bytes)) {
+        q->tensor++;
+        q->offset = 0;
+    }
+    if (q->tensor >= w->count)
+        return false;
+    uint64_t left = w->infos[q->tensor].bytes - q->offset;
+    q->bytes = left < half ? left : half;
+    q->at = number % 2 ? half : 0;
+    return true;
+}
+
+static int store_piece(stitch__worker *w, const stitch__request *q, const CUdeviceptr *into, stitch_error **err)
+{
+    const char *name = w->infos[q->tensor].name;
+
+    for (uint64_t done = 0; done < q->bytes;) {
+        ssize_t n = pread(w->share, (char *)w->staging + done, (size_t)(q->bytes - done), (off_t)(q->at + done));
+        if (n <= 0)
+            return stitch__err_errno(w->ctx, err, STITCH_E_IO, "reading output %s of a worker", name);
+        done += (uint64_t)n;
+    }
+    return stitch__cu_checkf(w->dev, w->dev->drv->MemcpyHtoD(into[q->tensor] + q->offset, w->staging, (size_t)q->bytes),
+                             err, "copying output %s of a worker to the device", name);
+}
+
+/* While one piece goes to the device here, the worker brings the next one. */
+static int worker_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err)
+{
+    stitch__worker *w = self;
+    stitch__request q = {.op = STITCH__OP_WORKER_FETCH, .set = set}, next = q;
+    stitch__reply r;
+    int64_t begun = 0, begun_next = 0;
+    unsigned number = 0;
+    bool more = next_piece(w, &q, number++);
+    int rc = more ? stitch__worker_send(w, scope, &q, -1, NULL, &begun, err) : STITCH_OK;
+
+    while (!rc && more) {
+        rc = stitch__worker_receive(w, scope, &q, begun, NULL, &r, err);
+        next = q;
+        more = !rc && next_piece(w, &next, number++);
+        if (more)
+            rc = stitch__worker_send(w, scope, &next, -1, NULL, &begun_next, err);
+        if (rc)
+            break;
+        rc = store_piece(w, &q, into, err);
+        if (rc && more) /* nobody would take the answer that is on its way */
+            (void)stitch__worker_receive(w, scope, &next, begun_next, NULL, &r, NULL);
+        q = next;
+        begun = begun_next;
+    }
+    return rc;
+}
+
+static void worker_close(void *self)
+{
+    stitch__worker_close(self);
+}
+
+int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_task *task, stitch_program *program,
+                        stitch__candidate *out, stitch_error **err)
+{
+    static const stitch__candidate_ops ops = {
+        "in a worker", worker_load, worker_prepare,   worker_fill_weights, worker_fill_inputs, worker_clear_states,
+        worker_hash,   worker_run,  worker_timed_run, worker_fetch,        worker_close,
+    };
+    int rc;
+
+    memset(out, 0, sizeof(*out));
+    stitch__worker_close(w);
+    w->used = true;
+    rc = take_infos(w, task, err);
+    if (!rc)
+        rc = send_program(w, scope, task, program, err);
+    for (size_t i = 0; !rc && i < w->count; i++)
+        rc = send_data(w, scope, task, i, err);
+    if (!rc)
+        rc = start(w, scope, err);
+    if (rc)
+        stitch__worker_close(w);
+    else
+        *out = (stitch__candidate){&ops, w};
+    return rc;
+}

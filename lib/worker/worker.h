@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Private interface of the worker module: a process of its own that holds a runner (lib/runner) and does what a
+ * verifier tells it. docs/worker.md says what runs where.
+ *
+ * The verifier keeps the reference, the expected outputs, the comparison and the baselines. The worker has the program,
+ * the inputs and what the program makes of them. Whatever it answers is data from a stranger.
+ */
+#ifndef STITCH_LIB_WORKER_H
+#define STITCH_LIB_WORKER_H
+
+#include "base/base.h"
+#include "cuda/cuda.h"
+#include "runner/runner.h"
+#include "task/task.h"
+
+/* ---- client.c, pool.c: the verifier's side ----------------------------------------------------------------------- */
+
+typedef struct stitch__worker stitch__worker;
+
+typedef struct stitch__worker_options {
+    const char *executable; /* NULL: $STITCH_WORKER, else the one beside the library */
+    bool no_sandbox;        /* for debugging a worker */
+    bool fresh;             /* not one that has run something already */
+} stitch__worker_options;
+
+/* One that idles, or a new one on the same device as the context's. Waits until it is ready; the scope ends that.
+ * STITCH_E_UNSUPPORTED: the context's driver is the host's own (get_proc), which another process cannot call;
+ * STITCH_E_NOT_FOUND: there is no stitch-worker; STITCH_E_IO: it does not start. options may be NULL. */
+int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, const stitch__worker_options *options,
+                           stitch__worker **out, stitch_error **err);
+/* Sends program (with the images that it carries) and task (interface at its current dims, distributions, data of
+ * inputs and weights; nothing of its reference). Both must outlive the candidate; the candidate's close() ends the
+ * session and keeps the worker. Its operations may be called after an error too: they then return one. */
+int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_task *task, stitch_program *program,
+                        stitch__candidate *out, stitch_error **err);
+/* Keeps it for the next caller if it is sound and `reusable`; else ends it and starts another one in the background if
+ * it was lost. NULL is ignored. */
+void stitch__worker_release(stitch__worker *w, bool reusable);
+
+/* An empty request: what a round trip costs. */
+int stitch__worker_ping(stitch__worker *w, const stitch__scope *scope, stitch_error **err);
+/* What confines it: "landlock 5, seccomp, rlimits". Cleaned text of the worker. */
+const char *stitch__worker_sandbox(const stitch__worker *w);
+const char *stitch__worker_path(const stitch__worker *w);
+int stitch__worker_pid(const stitch__worker *w);
+/* Nothing can be asked of it any more. */
+bool stitch__worker_lost(const stitch__worker *w);
+/* A question that only a test's worker answers (hooks below). *answer is released with stitch_free(). */
+int stitch__worker_probe(stitch__worker *w, const stitch__scope *scope, const char *question, char **answer,
+                         stitch_error **err);
+
+/* ---- lock.c: one timing at a time on a device, between processes ------------------------------------------------- */
+
+typedef struct stitch__gpu_lock {
+    int fd, gate; /* -1: not held */
+} stitch__gpu_lock;
+
+#define STITCH__GPU_LOCK_INIT                                                                                          \
+    {                                                                                                                  \
+        -1, -1                                                                                                         \
+    }
+
+/* An advisory lock of this user's processes, named by the device's UUID, in $XDG_RUNTIME_DIR or in the context's cache
+ * folder. Exclusive for timing; shared for whatever else uses the device and would disturb it. `*why` (may be NULL;
+ * released with stitch_free()) says why none was taken where STITCH_OK comes with lock->fd -1: no folder can be
+ * written. */
+int stitch__gpu_lock_take(stitch__device *dev, const stitch__scope *scope, bool exclusive, stitch__gpu_lock *lock,
+                          char **why, stitch_error **err);
+void stitch__gpu_lock_release(stitch__gpu_lock *lock);
+
+/* ---- serve.c: the worker's side ---------------------------------------------------------------------------------- */
+
+typedef struct stitch__worker_hooks {
+    /* Answers stitch__worker_probe(); NULL in the real worker, which refuses the question. */
+    void (*probe)(const char *question, stitch__buf *answer);
+} stitch__worker_hooks;
+
+/* The worker's main(): serves on descriptor STITCH__WORKER_FD until the other side is gone. Returns the exit code. */
+int stitch__worker_main(const stitch__worker_hooks *hooks);
+
+#define STITCH__WORKER_FD 3
+
+#endif

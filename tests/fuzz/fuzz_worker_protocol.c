@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Messages between a verifier and a worker, in both directions. The first byte says what the rest is: a reply or a
+ * request of some type, a frame's header, a task's description. What is accepted must come out of the encoder as it
+ * went in.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "worker/protocol.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void same(const stitch__buf *b, const uint8_t *data, size_t size)
+{
+    if (b->failed || b->len != size || (size && memcmp(b->data, data, size) != 0))
+        abort();
+}
+
+static void check_reply(int op, const uint8_t *data, size_t size)
+{
+    stitch__reply r;
+    stitch_error *err = NULL;
+    stitch__buf b;
+
+    if (stitch__reply_decode(op, data, size, &r, &err)) {
+        if (!*stitch_error_message(err))
+            abort();
+        stitch_error_free(err);
+        return;
+    }
+    if (!(r.us >= 0) || !isfinite(r.us) || !(r.prepared.us >= 0) || !isfinite(r.prepared.us) || r.rc > 0 ||
+        r.code > 0 || (r.rc && r.code) || r.hash_count > STITCH__TASK_MAX_TENSORS)
+        abort();
+    uint64_t *hashes = malloc((r.hash_count + 1) * sizeof(*hashes));
+    for (size_t i = 0; i < r.hash_count; i++)
+        hashes[i] = stitch__reply_hash(&r, data, i);
+    stitch__buf_init(&b, NULL);
+    stitch__reply_encode(&r, hashes, &b);
+    same(&b, data, size);
+    stitch__buf_free(&b);
+    free(hashes);
+}
+
+static void check_request(int op, const uint8_t *data, size_t size)
+{
+    stitch__request q;
+    stitch__buf b;
+
+    if (stitch__request_decode(op, data, size, &q, NULL))
+        return;
+    if (q.set < 0 || q.set >= STITCH__SETS || q.run.set < 0 || q.run.set >= STITCH__SETS || q.run.skip < -1)
+        if (op == STITCH__OP_WORKER_RUN || op == STITCH__OP_WORKER_TIMED_RUN || op == STITCH__OP_WORKER_FETCH)
+            abort();
+    stitch__buf_init(&b, NULL);
+    stitch__request_encode(&q, &b);
+    same(&b, data, size);
+    stitch__buf_free(&b);
+}
+
+static void check_frame(bool reply, const uint8_t *data, size_t size)
+{
+    uint8_t again[STITCH__FRAME_BYTES];
+    stitch__frame f;
+
+    if (size < STITCH__FRAME_BYTES || stitch__frame_decode(data, reply, &f, NULL))
+        return;
+    if (f.bytes > STITCH__WORKER_MAX_PAYLOAD || !f.op || f.op >= STITCH__OP_WORKER_COUNT)
+        abort();
+    stitch__frame_encode(&f, reply, again);
+    if (memcmp(again, data, sizeof(again)) != 0)
+        abort();
+}
+
+static void check_task(const uint8_t *data, size_t size)
+{
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_context *ctx = NULL;
+    stitch_task *t = NULL;
+    stitch__buf b;
+
+    options.device = "none";
+    options.cache_dir = "";
+    if (stitch_context_new(&ctx, &options, NULL))
+        abort();
+    if (stitch__worker_task_decode(ctx, data, size, &t, NULL) == STITCH_OK) {
+        stitch_task *second = NULL;
+        stitch__buf_init(&b, NULL);
+        stitch__worker_task_encode(t, &b); /* spaces of expressions may differ, but not what they mean */
+        if (b.failed || stitch__worker_task_decode(ctx, b.data, b.len, &second, NULL) ||
+            stitch_interface_tensor_count(stitch_task_interface(second)) !=
+                stitch_interface_tensor_count(stitch_task_interface(t)))
+            abort();
+        stitch__buf_free(&b);
+        stitch_task_free(second);
+        stitch_task_free(t);
+    }
+    stitch_context_free(ctx);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    int kind = data[0] / 32, op = data[0] % 32;
+    data++;
+    size--;
+    switch (kind) {
+    case 0: check_reply(op, data, size); break;
+    case 1: check_request(op, data, size); break;
+    case 2: check_frame(op % 2, data, size); break;
+    default: check_task(data, size); break;
+    }
+    return 0;
+}

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workers that die, hang, lie and flood: the verifier is told what became of the program, in time, and nothing is left.
+ */
+#include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "worker/client.h"
+
+static stitch_context *ctx;
+static stitch_error *err;
+static stitch_task *task;
+static stitch_program *program;
+
+enum { SOON_MS = 10000 };
+
+static void set_up(void)
+{
+    static const char *const shape[] = {"N"};
+    static const char plan[] =
+        "{\"stitch\":1,\"run\":[{\"kernel\":\"k\",\"grid\":[1],\"block\":[32],\"args\":[\"x\",\"y\"]}]}";
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+
+    options.device = "sim:sm_90";
+    options.cache_dir = "";
+    CHECK_OK(stitch_context_new(&ctx, &options, &err));
+    CHECK_OK(stitch_task_new(ctx, "lies", &task, &err));
+    CHECK_OK(stitch_task_set_dim(task, "N", 32, &err));
+    CHECK_OK(stitch_task_add_tensor(task, STITCH_TENSOR_INPUT, "x", STITCH_DTYPE_F32, 1, shape, NULL, &err));
+    CHECK_OK(stitch_task_add_tensor(task, STITCH_TENSOR_OUTPUT, "y", STITCH_DTYPE_F32, 1, shape, NULL, &err));
+    CHECK_OK(stitch_program_parse(ctx,
+                                  "__global__ void k(const float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }",
+                                  plan, NULL, &program, &err));
+}
+
+static void tear_down(void)
+{
+    stitch_program_free(program);
+    stitch_task_free(task);
+    stitch_context_free(ctx);
+    ctx = NULL;
+}
+
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder && readdir(folder))
+        count++;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+static bool has_children(void)
+{
+    siginfo_t info;
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* What one pass through all operations ended with. */
+typedef struct outcome {
+    int rc, code;
+    char message[600], details[600];
+    const char *step;
+    double ms;
+} outcome;
+
+#define STEP(name, call)                                                                                               \
+    if (!o.rc && !o.code) {                                                                                            \
+        o.step = name;                                                                                                 \
+        o.rc = (call);                                                                                                 \
+    }
+
+static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop)
+{
+    static char before[64];
+    if (strcmp(mode, before) != 0) { /* one that idles, or starts in the background, would be of the mode before */
+        tear_down();
+        set_up();
+        snprintf(before, sizeof(before), "%s", mode);
+    }
+    stitch__worker_options options = {.executable = STITCH_TEST_WORKER};
+    stitch__scope scope = stitch__scope_make(ctx, stop, timeout_ms);
+    stitch__worker *w = NULL;
+    stitch__candidate c = {0};
+    stitch__load load = {-1, 0};
+    stitch__run run = STITCH__RUN_INIT;
+    stitch__prepared prepared;
+    stitch_error *why = NULL;
+    uint64_t hashes[2];
+    CUdeviceptr into[2] = {0};
+    stitch__device *dev;
+    outcome o = {0};
+    double us;
+    int64_t start = stitch__now_ns();
+
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", mode, 1), 0);
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+    CHECK_OK(stitch__device_enter(dev, &err));
+    CHECK_OK(stitch__mem_alloc(dev, 128, "y", &into[1], &err));
+    STEP("acquire", stitch__worker_acquire(ctx, &scope, &options, &w, &err))
+    STEP("ping", stitch__worker_ping(w, &scope, &err))
+    STEP("open", stitch__worker_open(w, &scope, task, program, &c, &err))
+    STEP("load", c.ops->load(c.self, &scope, &load, &o.code, &why, &err))
+    STEP("weights", c.ops->fill_weights(c.self, &scope, 1, &err))
+    STEP("inputs", c.ops->fill_inputs(c.self, &scope, 1, NULL, &err))
+    STEP("prepare", c.ops->prepare(c.self, &scope, &prepared, &o.code, &why, &err))
+    STEP("states", c.ops->clear_states(c.self, &scope, 0, &err))
+    STEP("hash", c.ops->hash(c.self, &scope, 1, true, hashes, &err))
+    STEP("run", c.ops->run(c.self, &scope, &run, &o.code, &why, &err))
+    STEP("timed", c.ops->timed_run(c.self, &scope, &run, &us, &o.code, &why, &err))
+    STEP("fetch", c.ops->fetch(c.self, &scope, 0, into, &err))
+    snprintf(o.message, sizeof(o.message), "%s", stitch_error_message(o.code ? why : err));
+    snprintf(o.details, sizeof(o.details), "%s", stitch_error_details(o.code ? why : err));
+    if (o.code || o.rc) { /* and nothing that is asked after it crashes or hangs */
+        int code = 0;
+        stitch_error *again = NULL;
+        if (c.ops && stitch__worker_lost(w)) {
+            CHECK_INT(c.ops->run(c.self, &scope, &run, &code, &why, &again), STITCH_E_STATE);
+            CHECK_INT(c.ops->fill_inputs(c.self, &scope, 1, NULL, &again), STITCH_E_STATE);
+            CHECK_HAS(stitch_error_message(again), "no worker any more");
+        }
+        stitch_error_free(again);
+    } else {
+        o.step = "end";
+    }
+    o.ms = (double)(stitch__now_ns() - start) / 1e6;
+    stitch_error_free(why);
+    stitch_error_free(err);
+    err = NULL;
+    if (c.ops)
+        c.ops->close(c.self);
+    stitch__worker_release(w, true);
+    stitch__mem_free(dev, into[1]);
+    stitch__device_leave(dev);
+    return o;
+}
+
+/* As `how` ("RUN:segv") says; `step` is where it shows. code 0: an error of the call with status `rc`. */
+static void expect(const char *mode, const char *step, int rc, int code, const char *message)
+{
+    outcome o;
+    printf("# %s\n", mode);
+    o = run_all(mode, SOON_MS, NULL);
+    if (strcmp(o.step, step) != 0 || o.rc != rc || o.code != code || !strstr(o.message, message))
+        FAIL("%s: at %s status %d, code %d, \"%s\"; expected at %s status %d, code %d, \"%s\"", mode, o.step, o.rc,
+             o.code, o.message, step, rc, code, message);
+    CHECK(o.ms < SOON_MS / 2);
+}
+
+TEST(an_honest_one)
+{
+    int before = count_descriptors();
+    set_up();
+    for (int i = 0; i < 3; i++)
+        expect("NONE:nothing", "end", 0, 0, "");
+    tear_down();
+    CHECK(!has_children());
+    CHECK_INT(count_descriptors(), before);
+}
+
+static const struct {
+    const char *op, *step, *doing;
+    bool candidate; /* its failure is the program's */
+} steps[] = {
+    {"HELLO", "acquire", "starting", false},
+    {"PING", "ping", "answering a ping", false},
+    {"OPEN", "open", "taking the program", false},
+    {"START", "open", "allocating tensors", false},
+    {"LOAD", "load", "loading the program", true},
+    {"FILL_WEIGHTS", "weights", "filling weights", false},
+    {"FILL_INPUTS", "inputs", "filling inputs", false},
+    {"PREPARE", "prepare", "preparing the program", true},
+    {"CLEAR_STATES", "states", "clearing states", false},
+    {"HASH", "hash", "hashing", false},
+    {"RUN", "run", "running the program", true},
+    {"TIMED_RUN", "timed", "timing the program", true},
+    {"FETCH", "fetch", "copying outputs", false},
+};
+
+static void at_every_step(const char *behaviour, const char *message)
+{
+    int before = count_descriptors();
+    char mode[64];
+
+    set_up();
+    for (size_t i = 0; i < STITCH__COUNT(steps); i++) {
+        snprintf(mode, sizeof(mode), "%s:%s", steps[i].op, behaviour);
+        expect(mode, steps[i].step, steps[i].candidate ? 0 : STITCH_E_IO, steps[i].candidate ? STITCH_E_FAULT : 0,
+               message);
+    }
+    tear_down();
+    CHECK(!has_children());
+    CHECK_INT(count_descriptors(), before);
+}
+
+TEST(it_dies_by_a_signal)
+{
+    at_every_step("segv", "the worker died by signal 11 (segmentation fault) while");
+}
+
+TEST(it_exits)
+{
+    at_every_step("exit", "the worker died with exit code 3 while");
+}
+
+TEST(it_sends_garbage)
+{
+    at_every_step("garbage", "broke the protocol while");
+}
+
+TEST(it_floods)
+{
+    at_every_step("flood", "broke the protocol while");
+}
+
+TEST(it_closes_its_connection)
+{
+    set_up();
+    expect("RUN:close", "run", 0, STITCH_E_FAULT, "closed its connection while running the program, and was ended");
+    expect("HASH:close", "hash", STITCH_E_IO, 0, "closed its connection while hashing");
+    tear_down();
+    CHECK(!has_children());
+}
+
+TEST(messages_that_are_none)
+{
+    static const struct {
+        const char *behaviour, *message;
+    } rows[] = {{"zeros", "no message"},
+                {"truncate", "the worker died with exit code 0"},
+                {"fds", "broke the protocol"},
+                {"huge", "the limit is"},
+                {"unsigned", "not signed"},
+                {"signed-noise", "malformed"},
+                {"request", "a request came instead of a reply"},
+                {"replay", "came where"},
+                {"other", "answered another request"},
+                {"status", "malformed"},
+                {"busy", "worked longer than it was waited for"},
+                {"timeout", "a deadline that it does not have"}};
+    int before = count_descriptors();
+    char mode[64];
+
+    set_up();
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        snprintf(mode, sizeof(mode), "RUN:%s", rows[i].behaviour);
+        expect(mode, "run", 0, STITCH_E_FAULT, rows[i].message);
+        snprintf(mode, sizeof(mode), "HASH:%s", rows[i].behaviour);
+        if (strcmp(rows[i].behaviour, "timeout") != 0)
+            expect(mode, "hash", STITCH_E_IO, 0, rows[i].message);
+    }
+    tear_down();
+    CHECK(!has_children());
+    CHECK_INT(count_descriptors(), before);
+}
+
+TEST(numbers_that_cannot_be)
+{
+    set_up();
+    expect("TIMED_RUN:late", "timed", 0, STITCH_E_FAULT, "more time than has passed");
+    expect("TIMED_RUN:nan", "timed", 0, STITCH_E_FAULT, "malformed");
+    expect("TIMED_RUN:negative", "timed", 0, STITCH_E_FAULT, "malformed");
+    expect("PREPARE:nan", "prepare", 0, STITCH_E_FAULT, "malformed");
+    expect("HASH:blame", "hash", STITCH_E_IO, 0, "blames the program");
+    expect("HASH:count", "hash", STITCH_E_IO, 0, "3 hashes for 2 tensors");
+    expect("HELLO:version", "acquire", STITCH_E_UNSUPPORTED, 0, "install both from one build");
+    expect("HELLO:arch", "acquire", STITCH_E_IO, 0, "another device");
+    tear_down();
+    CHECK(!has_children());
+}
+
+TEST(texts_are_cleaned)
+{
+    outcome o;
+    set_up();
+    o = run_all("RUN:escape", SOON_MS, NULL);
+    CHECK_INT(o.code, STITCH_E_DRIVER);
+    CHECK_STR(o.message, "bad?[2J news?");
+    CHECK_STR(o.details, "more?");
+    o = run_all("RUN:words", SOON_MS, NULL);
+    CHECK_HAS(o.message, "died by signal 6 (aborted) while running");
+    CHECK_HAS(o.details, "last words?[31m");
+    tear_down();
+}
+
+/* Replies that nobody asked for are no replies, and whoever sends them is not used again. */
+TEST(more_replies_than_requests)
+{
+    set_up();
+    expect("PREPARE:extra", "states", STITCH_E_IO, 0, "broke the protocol");
+    expect("FETCH:extra", "end", 0, 0, "");
+    expect("NONE:nothing", "end", 0, 0, "");
+    tear_down();
+    CHECK(!has_children());
+}
+
+TEST(deadlines)
+{
+    static const char *const behaviours[] = {"stall", "half"};
+    char mode[64];
+
+    set_up();
+    for (size_t i = 0; i < STITCH__COUNT(steps); i++) {
+        outcome o;
+        snprintf(mode, sizeof(mode), "%s:%s", steps[i].op, behaviours[i % 2]);
+        printf("# %s\n", mode);
+        o = run_all(mode, 300, NULL);
+        CHECK_STR(o.step, steps[i].step);
+        CHECK_INT(o.rc, steps[i].candidate ? 0 : STITCH_E_TIMEOUT);
+        CHECK_INT(o.code, steps[i].candidate ? STITCH_E_TIMEOUT : 0);
+        CHECK_HAS(o.message, steps[i].doing);
+        CHECK_HAS(o.message, "did not end before its deadline; the worker was killed");
+        CHECK(o.ms >= 290 && o.ms < 2000);
+    }
+    tear_down();
+    CHECK(!has_children());
+}
+
+static stitch_cancel *cancel;
+
+static void trigger(int signal_number)
+{
+    stitch_cancel_trigger(cancel);
+}
+
+TEST(cancellation)
+{
+    outcome o;
+
+    set_up();
+    CHECK_INT(stitch_cancel_new(&cancel), 0);
+    (void)signal(SIGALRM, trigger);
+    alarm(1);
+    o = run_all("RUN:stall", 60000, cancel);
+    (void)signal(SIGALRM, SIG_DFL);
+    CHECK_STR(o.step, "run");
+    CHECK_INT(o.rc, STITCH_E_CANCELLED);
+    CHECK(o.ms < 10000);
+    o = run_all("NONE:nothing", 60000, cancel);
+    CHECK_STR(o.step, "acquire");
+    CHECK_INT(o.rc, STITCH_E_CANCELLED);
+    stitch_cancel_free(cancel);
+    tear_down();
+    CHECK(!has_children());
+}
+
+/* A host that ignores SIGCHLD takes the status of every child away. */
+TEST(a_host_that_ignores_its_children)
+{
+    set_up();
+    (void)signal(SIGCHLD, SIG_IGN);
+    expect("NONE:nothing", "end", 0, 0, "");
+    expect("RUN:segv", "run", 0, STITCH_E_FAULT, "the worker died in a way that is not known while running");
+    (void)signal(SIGCHLD, SIG_DFL);
+    expect("RUN:segv", "run", 0, STITCH_E_FAULT, "signal 11");
+    tear_down();
+    CHECK(!has_children());
+}
+
+TEST(there_is_none)
+{
+    stitch__worker_options options = {.executable = "/nonexistent/stitch-worker"};
+    stitch__scope scope = {0};
+    stitch__worker *w = NULL;
+
+    set_up();
+    CHECK_ERR(stitch__worker_acquire(ctx, &scope, &options, &w, &err), STITCH_E_NOT_FOUND, "no executable file");
+    options.executable = "/";
+    CHECK_ERR(stitch__worker_acquire(ctx, &scope, &options, &w, &err), STITCH_E_NOT_FOUND, "no executable file");
+    options.executable = "/bin/false";
+    CHECK_ERR(stitch__worker_acquire(ctx, &scope, &options, &w, &err), STITCH_E_IO,
+              "died with exit code 1 while starting");
+    CHECK(!w);
+    tear_down();
+    CHECK(!has_children());
+}
+
+TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_sends_garbage), RUN(it_floods),
+          RUN(it_closes_its_connection), RUN(messages_that_are_none), RUN(numbers_that_cannot_be),
+          RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
+          RUN(a_host_that_ignores_its_children), RUN(there_is_none))

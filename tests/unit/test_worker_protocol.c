@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Messages between a verifier and a worker: what is sent is what comes, and nothing else is taken for it.
+ */
+#include <fcntl.h>
+#include <math.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "worker/protocol.h"
+
+static stitch_error *err;
+
+/* ---- wire -------------------------------------------------------------------------------------------------------- */
+
+TEST(hmac_of_rfc_4231)
+{
+    /* Test cases 1 and 2: their keys are shorter than ours, and a key is filled up with zeros. */
+    static const struct {
+        const char *key, *data, *mac;
+    } cases[] = {
+        {"\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b", "Hi There",
+         "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"},
+        {"Jefe", "what do ya want for nothing?", "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"}};
+
+    for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
+        uint8_t key[STITCH__WORKER_KEY] = {0}, mac[STITCH__SHA256_SIZE];
+        char hex[65];
+        size_t len = strlen(cases[i].data);
+        memcpy(key, cases[i].key, strlen(cases[i].key));
+        for (size_t cut = 0; cut <= len; cut++) {
+            stitch__hmac_sha256(key, cases[i].data, cut, cases[i].data + cut, len - cut, mac);
+            for (int k = 0; k < 32; k++)
+                snprintf(hex + 2 * k, 3, "%02x", mac[k]);
+            CHECK_STR(hex, cases[i].mac);
+        }
+    }
+}
+
+TEST(numbers_and_texts)
+{
+    stitch__buf b;
+    stitch__buf_init(&b, NULL);
+    stitch__put_u32(&b, 0xfffefdfcu);
+    stitch__put_u64(&b, UINT64_MAX - 1);
+    stitch__put_f64(&b, -0.1);
+    stitch__put_text(&b, "text");
+    stitch__put_text(&b, NULL);
+    stitch__put_u32(&b, 2);
+
+    stitch__reader r = {.data = (const uint8_t *)b.data, .len = b.len};
+    CHECK(stitch__get_u32(&r) == 0xfffefdfcu);
+    CHECK(stitch__get_u64(&r) == UINT64_MAX - 1);
+    CHECK(stitch__get_f64(&r) == -0.1);
+    CHECK_STR(stitch__get_text(&r, 4), "text");
+    CHECK_STR(stitch__get_text(&r, 4), "");
+    CHECK(!r.failed);
+    CHECK(!stitch__get_bool(&r));
+    CHECK(r.failed); /* 2 is no bool */
+    CHECK(stitch__get_u32(&r) == 0);
+    stitch__buf_free(&b);
+}
+
+TEST(texts_from_strangers)
+{
+    static const struct {
+        const char *bytes;
+        size_t len;
+    } bad[] = {{"\4\0\0\0abcd", 8},
+               {"\4\0\0\0abcdX", 9},
+               {"\4\0\0\0ab\0d\0", 9},
+               {"\xff\xff\xff\xff"
+                "a",
+                5},
+               {"\5\0\0\0abcde\0", 10},
+               {"\1\0", 2}};
+    for (size_t i = 0; i < STITCH__COUNT(bad); i++) {
+        stitch__reader r = {.data = (const uint8_t *)bad[i].bytes, .len = bad[i].len};
+        CHECK_STR(stitch__get_text(&r, 4), "");
+        CHECK(r.failed);
+    }
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static stitch__request sample(int op)
+{
+    stitch__request q = {.op = op};
+    for (int i = 0; i < STITCH__WORKER_KEY; i++)
+        q.key[i] = (uint8_t)(i * 7);
+    q.protocol = 3;
+    q.sandbox = STITCH__SANDBOX_FULL;
+    q.device = "sim:sm_90a";
+    q.cache_dir = "/tmp/c";
+    q.cuda_path = "";
+    q.task_bytes = 100;
+    q.program_bytes = 200;
+    q.tensor = 5;
+    q.offset = 1;
+    q.bytes = 1ull << 40;
+    q.at = 4096;
+    q.share_bytes = 8192;
+    q.load = (stitch__load){255, 1};
+    q.seed = 0xfedcba9876543210u;
+    q.has_variant = true;
+    q.inputs = true;
+    q.scale = 64;
+    q.dist = (stitch_dist){.kind = STITCH_DIST_BERNOULLI, .a = 0.05};
+    q.set = 1;
+    q.run = (stitch__run){1, 0x7f, 3, 1, 12345};
+    q.text = "why?";
+    return q;
+}
+
+TEST(requests_arrive_as_sent)
+{
+    for (int op = 1; op < STITCH__OP_WORKER_COUNT; op++) {
+        stitch__request q = sample(op), got;
+        stitch__buf b, again;
+        stitch__buf_init(&b, NULL);
+        stitch__buf_init(&again, NULL);
+        stitch__request_encode(&q, &b);
+        CHECK_OK(stitch__request_decode(op, b.data ? b.data : "", b.len, &got, &err));
+        stitch__request_encode(&got, &again);
+        CHECK_INT(again.len, b.len);
+        CHECK(b.len == 0 || memcmp(b.data, again.data, b.len) == 0);
+        if (op == STITCH__OP_WORKER_RUN) {
+            CHECK_INT(got.run.skip, 3);
+            CHECK_INT(got.run.flush_bytes, 12345);
+        }
+        if (op == STITCH__OP_WORKER_FILL_INPUTS) {
+            CHECK(got.seed == q.seed && got.has_variant && got.scale == 64);
+            CHECK_INT(got.dist.kind, STITCH_DIST_BERNOULLI);
+        }
+        /* Every shorter one, and a longer one, is refused. */
+        stitch__buf_putc(&b, 0);
+        CHECK_ERR(stitch__request_decode(op, b.data, b.len, &got, &err), STITCH_E_FORMAT, "malformed");
+        for (size_t len = 0; len + 1 < b.len; len++)
+            CHECK_ERR(stitch__request_decode(op, b.data, len, &got, &err), STITCH_E_FORMAT, "malformed");
+        stitch__buf_free(&b);
+        stitch__buf_free(&again);
+    }
+    stitch__request got;
+    CHECK_ERR(stitch__request_decode(0, "", 0, &got, &err), STITCH_E_FORMAT, "malformed");
+    CHECK_ERR(stitch__request_decode(STITCH__OP_WORKER_COUNT, "", 0, &got, &err), STITCH_E_FORMAT, "malformed");
+}
+
+static void refuse_request(const stitch__request *q)
+{
+    stitch__request got;
+    stitch__buf b;
+    stitch__buf_init(&b, NULL);
+    stitch__request_encode(q, &b);
+    CHECK_ERR(stitch__request_decode(q->op, b.data, b.len, &got, &err), STITCH_E_FORMAT, "malformed");
+    stitch__buf_free(&b);
+}
+
+TEST(requests_out_of_range)
+{
+    static const stitch__run runs[] = {{2, -1, -1, 0, 0}, {-1, -1, -1, 0, 0}, {0, 256, -1, 0, 0},
+                                       {0, -2, -1, 0, 0}, {0, -1, -2, 0, 0},  {0, -1, -1, 2, 0}};
+    for (size_t i = 0; i < STITCH__COUNT(runs); i++)
+        refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_RUN, .run = runs[i]});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_CLEAR_STATES, .set = 2});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .scale = NAN});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .dist = {.kind = 99}});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_LOAD, .load = {0, 2}});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OPEN, .task_bytes = UINT64_MAX, .program_bytes = 2});
+}
+
+TEST(replies_arrive_as_sent)
+{
+    const uint64_t hashes[] = {1, UINT64_MAX, 3};
+    for (int op = 1; op < STITCH__OP_WORKER_COUNT; op++) {
+        stitch__reply r = {.op = op,
+                           .busy_ns = 77,
+                           .protocol = 1,
+                           .pid = 42,
+                           .uuid = "0123456789abcde",
+                           .version = "1.2",
+                           .arch = "sm_90a",
+                           .name = "GPU",
+                           .sandbox = "seccomp",
+                           .prepared = {1.5, 2, 3, 4, 5, 6},
+                           .hash_count = 3,
+                           .us = 12.25,
+                           .text = "because"};
+        stitch__reply got;
+        stitch__buf b;
+        stitch__buf_init(&b, NULL);
+        stitch__reply_encode(&r, hashes, &b);
+        CHECK_OK(stitch__reply_decode(op, b.data, b.len, &got, &err));
+        CHECK_INT(got.busy_ns, 77);
+        switch (op) {
+        case STITCH__OP_WORKER_HELLO:
+            CHECK_STR(got.arch, "sm_90a");
+            CHECK_STR(got.sandbox, "seccomp");
+            CHECK(memcmp(got.uuid, r.uuid, 16) == 0);
+            break;
+        case STITCH__OP_WORKER_PREPARE: CHECK(got.prepared.us == 1.5 && got.prepared.steps == 6); break;
+        case STITCH__OP_WORKER_HASH:
+            CHECK_INT(got.hash_count, 3);
+            for (size_t i = 0; i < 3; i++)
+                CHECK(stitch__reply_hash(&got, b.data, i) == hashes[i]);
+            CHECK(stitch__reply_hash(&got, b.data, 3) == 0);
+            break;
+        case STITCH__OP_WORKER_TIMED_RUN: CHECK(got.us == 12.25); break;
+        case STITCH__OP_WORKER_PROBE: CHECK_STR(got.text, "because"); break;
+        default: break;
+        }
+        for (size_t len = 0; len < b.len; len++)
+            CHECK_ERR(stitch__reply_decode(op, b.data, len, &got, &err), STITCH_E_FORMAT, "malformed");
+        stitch__buf_putc(&b, 0);
+        CHECK_ERR(stitch__reply_decode(op, b.data, b.len, &got, &err), STITCH_E_FORMAT, "malformed");
+        stitch__buf_free(&b);
+    }
+}
+
+TEST(failures_arrive_as_sent)
+{
+    char details[STITCH__WORKER_MAX_DETAILS + 100];
+    stitch__reply r = {.op = STITCH__OP_WORKER_RUN,
+                       .code = STITCH_E_FAULT,
+                       .domain = STITCH_DOMAIN_DRIVER,
+                       .native = 700,
+                       .message = "it faulted",
+                       .details = details};
+    stitch__reply got;
+    stitch__buf b;
+
+    memset(details, 'x', sizeof(details));
+    details[sizeof(details) - 1] = 0;
+    memcpy(details + STITCH__WORKER_MAX_DETAILS - 1, "\xc3\xa9", 2); /* a character across the limit is left out */
+    stitch__buf_init(&b, NULL);
+    stitch__reply_encode(&r, NULL, &b);
+    CHECK_OK(stitch__reply_decode(r.op, b.data, b.len, &got, &err));
+    CHECK_INT(got.code, STITCH_E_FAULT);
+    CHECK_INT(got.native, 700);
+    CHECK_STR(got.message, "it faulted");
+    CHECK_INT(strlen(got.details), STITCH__WORKER_MAX_DETAILS - 1);
+    stitch__buf_free(&b);
+}
+
+static void refuse_reply(const stitch__reply *r)
+{
+    static const uint64_t hashes[STITCH__TASK_MAX_TENSORS + 1];
+    stitch__reply got;
+    stitch__buf b;
+    stitch__buf_init(&b, NULL);
+    stitch__reply_encode(r, hashes, &b);
+    CHECK_ERR(stitch__reply_decode(r->op, b.data, b.len, &got, &err), STITCH_E_FORMAT, "malformed");
+    stitch__buf_free(&b);
+}
+
+TEST(replies_out_of_range)
+{
+    static const double times[] = {NAN, INFINITY, -INFINITY, -1e-9};
+    for (size_t i = 0; i < STITCH__COUNT(times); i++) {
+        refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_RUN, .us = times[i]});
+        refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.us = times[i]}});
+    }
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.steps = UINT64_MAX}});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.launches = UINT64_MAX}});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_HASH, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .rc = 1});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .rc = -1000});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .code = -1000});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .rc = STITCH_E_IO, .code = STITCH_E_FAULT});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .domain = 1000});
+}
+
+/* ---- task -------------------------------------------------------------------------------------------------------- */
+
+TEST(tasks_arrive_as_sent)
+{
+    static const char *const shape[] = {"N", "2 * M + 1"};
+    stitch_dist range = {.kind = STITCH_DIST_RANDINT, .a = 0, .b = 7};
+    stitch_context *ctx = NULL;
+    stitch_task *t = NULL, *got = NULL;
+    stitch__buf b;
+
+    CHECK_OK(stitch_context_new(&ctx, NULL, &err));
+    CHECK_OK(stitch_task_new(ctx, "sent", &t, &err));
+    CHECK_OK(stitch_task_set_dim(t, "N", 5, &err));
+    CHECK_OK(stitch_task_set_dim(t, "M", 30, &err));
+    CHECK_OK(stitch_task_set_reduced_dim(t, "M", 3, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_INPUT, "x", STITCH_DTYPE_F32, 2, shape, NULL, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_INPUT, "i", STITCH_DTYPE_I32, 1, shape, &range, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_INPUT, "without", STITCH_DTYPE_I32, 0, NULL, NULL, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_STATE, "s", STITCH_DTYPE_BF16, 1, shape, NULL, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, "y", STITCH_DTYPE_F32, 2, shape, NULL, &err));
+    CHECK_OK(stitch_task_use_reduced(t, 1, &err));
+    stitch__buf_init(&b, NULL);
+    stitch__worker_task_encode(t, &b);
+    CHECK(!b.failed);
+    CHECK_OK(stitch__worker_task_decode(ctx, b.data, b.len, &got, &err));
+    CHECK_STR(stitch_task_name(got), "sent");
+    CHECK_INT(stitch_interface_tensor_count(got->iface), 5);
+    for (size_t i = 0; i < 5; i++) {
+        stitch_tensor_info a = STITCH_TENSOR_INFO_INIT, c = STITCH_TENSOR_INFO_INIT;
+        CHECK_INT(stitch_interface_tensor(t->iface, i, &a), 0);
+        CHECK_INT(stitch_interface_tensor(got->iface, i, &c), 0);
+        CHECK_STR(c.name, a.name);
+        CHECK_INT(c.role, a.role);
+        CHECK_INT(c.dtype, a.dtype);
+        CHECK_INT(c.bytes, a.bytes);
+        CHECK(memcmp(&got->tensors[i].dist, &t->tensors[i].dist, sizeof(stitch_dist)) == 0);
+    }
+    stitch_task_free(got);
+    for (size_t len = 0; len < b.len; len++) {
+        int rc = stitch__worker_task_decode(ctx, b.data, len, &got, &err);
+        CHECK(rc != STITCH_OK && !got);
+    }
+    stitch_error_free(err);
+    err = NULL;
+    stitch__buf_free(&b);
+    stitch_task_free(t);
+    stitch_context_free(ctx);
+}
+
+/* ---- channel ----------------------------------------------------------------------------------------------------- */
+
+static stitch__channel asker, server;
+
+static void connect_both(void)
+{
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    asker = (stitch__channel){.fd = pair[0], .keyed = true};
+    server = (stitch__channel){.fd = pair[1], .server = true, .keyed = true};
+    memset(asker.key, 1, sizeof(asker.key));
+    memset(server.key, 1, sizeof(server.key));
+}
+
+static void close_both(void)
+{
+    stitch__channel_close(&asker);
+    stitch__channel_close(&server);
+}
+
+static void send_text(stitch__channel *c, int op, const char *text, int memory)
+{
+    stitch__buf b;
+    stitch__buf_init(&b, NULL);
+    stitch__buf_puts(&b, text);
+    CHECK_OK(stitch__channel_send(c, NULL, op, &b, memory, "testing", &err));
+    stitch__buf_free(&b);
+}
+
+TEST(messages_and_descriptors)
+{
+    int op, memory, fd;
+
+    connect_both();
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stitch__memory_make(NULL, "test", 10, &fd, &err));
+        send_text(&asker, STITCH__OP_WORKER_PROBE, "question", fd);
+        close(fd);
+        CHECK_OK(stitch__channel_receive(&server, NULL, &op, &memory, "testing", &err));
+        CHECK_INT(op, STITCH__OP_WORKER_PROBE);
+        CHECK(server.bytes == 8 && memcmp(server.payload, "question", 8) == 0);
+        CHECK(memory >= 0 && (fcntl(memory, F_GETFD) & FD_CLOEXEC));
+        close(memory);
+        send_text(&server, STITCH__OP_WORKER_PROBE, "", -1);
+        CHECK_OK(stitch__channel_receive(&asker, NULL, &op, NULL, "testing", &err));
+        CHECK_INT(asker.bytes, 0);
+    }
+    close_both();
+}
+
+TEST(descriptors_for_the_verifier_are_dropped)
+{
+    int op, fd, before = dup(0);
+
+    close(before);
+    connect_both();
+    asker.sequence = 1;
+    server.sequence = 1;
+    CHECK_OK(stitch__memory_make(NULL, "test", 10, &fd, &err));
+    send_text(&server, STITCH__OP_WORKER_PING, "", fd);
+    close(fd);
+    CHECK_OK(stitch__channel_receive(&asker, NULL, &op, NULL, "testing", &err));
+    close_both();
+    int after = dup(0);
+    close(after);
+    CHECK_INT(after, before);
+}
+
+static void refuse_message(int code, const char *part)
+{
+    stitch__scope scope = stitch__scope_make(NULL, NULL, 50);
+    int op;
+    CHECK_ERR(stitch__channel_receive(&asker, &scope, &op, NULL, "testing", &err), code, part);
+    CHECK_INT(op, STITCH__OP_NONE);
+    close_both();
+}
+
+TEST(forged_messages)
+{
+    connect_both(); /* another key */
+    server.key[0] ^= 1;
+    server.sequence = asker.sequence = 1;
+    send_text(&server, STITCH__OP_WORKER_PING, "", -1);
+    refuse_message(STITCH_E_FORMAT, "not signed");
+
+    connect_both(); /* a request played back as its own reply */
+    asker.server = false;
+    server.server = false;
+    send_text(&server, STITCH__OP_WORKER_PING, "", -1);
+    asker.sequence = 1;
+    refuse_message(STITCH_E_FORMAT, "a request came instead of a reply");
+
+    connect_both(); /* the reply to an earlier request */
+    asker.sequence = 2;
+    server.sequence = 1;
+    send_text(&server, STITCH__OP_WORKER_PING, "", -1);
+    refuse_message(STITCH_E_FORMAT, "message 1 came where 2 was due");
+
+    connect_both();
+    CHECK(send(server.fd, "GET / HTTP/1.0\r\n\r\n                                                        ", 70, 0) ==
+          70);
+    refuse_message(STITCH_E_FORMAT, "no message");
+
+    connect_both(); /* half a header, and no more */
+    CHECK(send(server.fd, "STW1", 4, 0) == 4);
+    refuse_message(STITCH_E_TIMEOUT, "deadline");
+
+    connect_both();
+    close(server.fd);
+    server.fd = -1;
+    refuse_message(STITCH_E_IO, "closed");
+}
+
+TEST(every_changed_bit_is_noticed)
+{
+    uint8_t bytes[STITCH__FRAME_BYTES + 5];
+    stitch__frame f = {.op = STITCH__OP_WORKER_PROBE, .bytes = 5, .sequence = 1};
+
+    connect_both();
+    stitch__frame_encode(&f, true, bytes);
+    stitch__hmac_sha256(asker.key, bytes, STITCH__FRAME_BYTES, "hello", 5, f.mac);
+    close_both();
+    for (size_t bit = 0; bit <= 8 * sizeof(bytes); bit++) { /* the last one changes nothing */
+        stitch__scope scope = stitch__scope_make(NULL, NULL, 20);
+        int op;
+        connect_both();
+        asker.sequence = 1;
+        stitch__frame_encode(&f, true, bytes);
+        memcpy(bytes + STITCH__FRAME_BYTES, "hello", 5);
+        if (bit < 8 * sizeof(bytes))
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        CHECK(send(server.fd, bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes));
+        int rc = stitch__channel_receive(&asker, &scope, &op, NULL, "testing", NULL);
+        CHECK(bit < 8 * sizeof(bytes) ? rc == STITCH_E_FORMAT || rc == STITCH_E_TIMEOUT : rc == STITCH_OK);
+        close_both();
+    }
+}
+
+TEST(sending_to_somebody_who_does_not_read)
+{
+    stitch__scope scope = stitch__scope_make(NULL, NULL, 50);
+    stitch__buf b;
+    int rc = STITCH_OK;
+
+    connect_both();
+    stitch__buf_init(&b, NULL);
+    for (int i = 0; i < 100000; i++)
+        stitch__buf_puts(&b, "0123456789");
+    for (int i = 0; i < 100 && !rc; i++)
+        rc = stitch__channel_send(&asker, &scope, STITCH__OP_WORKER_PROBE, &b, -1, "testing", &err);
+    CHECK_ERR(rc, STITCH_E_TIMEOUT, "deadline");
+    stitch__buf_puts(&b, "0123456789012345678901234567890123456789012345678901234567890123456789");
+    for (int i = 0; i < 5000; i++)
+        stitch__buf_puts(&b, "0123456789");
+    CHECK_ERR(stitch__channel_send(&asker, &scope, STITCH__OP_WORKER_PROBE, &b, -1, "testing", &err), STITCH_E_LIMIT,
+              "the limit is");
+    stitch__buf_free(&b);
+    close_both();
+}
+
+/* ---- shared memory ----------------------------------------------------------------------------------------------- */
+
+TEST(memory_files_keep_their_size)
+{
+    void *ptr = NULL;
+    int fd;
+
+    CHECK_OK(stitch__memory_make(NULL, "test", 8192, &fd, &err));
+    CHECK(ftruncate(fd, 0) != 0);
+    CHECK(ftruncate(fd, 10000) != 0);
+    CHECK_OK(stitch__memory_map(NULL, fd, 8192, true, "test", &ptr, &err));
+    memset(ptr, 7, 8192);
+    stitch__memory_unmap(ptr, 8192);
+    CHECK_ERR(stitch__memory_map(NULL, fd, 8191, true, "test", &ptr, &err), STITCH_E_FORMAT, "8192 came");
+    CHECK_ERR(stitch__memory_map(NULL, fd, 8192, false, "test", &ptr, &err), STITCH_E_FORMAT, "no sealed");
+    CHECK_OK(stitch__memory_write(NULL, fd, 100, "data", 4, "test", &err));
+    CHECK_OK(stitch__memory_freeze(NULL, fd, "test", &err));
+    CHECK(pwrite(fd, "x", 1, 0) < 0);
+    CHECK_OK(stitch__memory_map(NULL, fd, 8192, false, "test", &ptr, &err));
+    CHECK(memcmp((char *)ptr + 99, "\7data\7", 6) == 0);
+    stitch__memory_unmap(ptr, 8192);
+    close(fd);
+
+    fd = memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CHECK(ftruncate(fd, 4096) == 0);
+    CHECK_ERR(stitch__memory_map(NULL, fd, 4096, true, "test", &ptr, &err), STITCH_E_FORMAT, "no sealed");
+    close(fd);
+    CHECK_ERR(stitch__memory_map(NULL, -1, 4096, true, "test", &ptr, &err), STITCH_E_FORMAT, "no sealed");
+    CHECK_ERR(stitch__memory_make(NULL, "test", UINT64_MAX, &fd, &err), STITCH_E_LIMIT, "shared memory");
+}
+
+/* ---- environment ------------------------------------------------------------------------------------------------- */
+
+TEST(environment_has_no_secrets)
+{
+    static const char *const from[] = {"PATH=/bin",
+                                       "HOME=/home/me",
+                                       "OPENAI_API_KEY=sk-1",
+                                       "CUDA_HOME=/cuda",
+                                       "CUDA_API_KEY=sk-2",
+                                       "STITCH_NVRTC=/a",
+                                       "NVIDIA_TOKEN=3",
+                                       "LD_PRELOAD=/x.so",
+                                       "CUDA_VISIBLE_DEVICES=1",
+                                       "ODD",
+                                       "=odd",
+                                       "CUDA_CACHE_DISABLE=0",
+                                       NULL};
+    static const char *const extra[] = {"STITCH_NVRTC=/b", "CUDA_VISIBLE_DEVICES=GPU-0", NULL};
+    static const char *const want[] = {"PATH=/bin", "CUDA_HOME=/cuda", "STITCH_NVRTC=/b", "CUDA_VISIBLE_DEVICES=GPU-0",
+                                       "CUDA_CACHE_DISABLE=1"};
+    stitch__arena arena = {0};
+    char **got = stitch__worker_environment(&arena, (char *const *)(uintptr_t)from, (char *const *)(uintptr_t)extra);
+
+    CHECK(got);
+    for (size_t i = 0; i < STITCH__COUNT(want); i++)
+        CHECK_STR(got[i], want[i]);
+    CHECK(!got[STITCH__COUNT(want)]);
+    got = stitch__worker_environment(&arena, NULL, NULL);
+    CHECK(got && got[0] && !got[1]);
+    stitch__arena_free(&arena);
+}
+
+TEST_MAIN(RUN(hmac_of_rfc_4231), RUN(numbers_and_texts), RUN(texts_from_strangers), RUN(requests_arrive_as_sent),
+          RUN(requests_out_of_range), RUN(replies_arrive_as_sent), RUN(failures_arrive_as_sent),
+          RUN(replies_out_of_range), RUN(tasks_arrive_as_sent), RUN(messages_and_descriptors),
+          RUN(descriptors_for_the_verifier_are_dropped), RUN(forged_messages), RUN(every_changed_bit_is_noticed),
+          RUN(sending_to_somebody_who_does_not_read), RUN(memory_files_keep_their_size),
+          RUN(environment_has_no_secrets))
