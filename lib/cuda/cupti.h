@@ -2,7 +2,7 @@
  *
  * The part of CUPTI that the library uses, declared here so that building needs no cupti.h. CUPTI fills the newest
  * layout of its own version, whatever its header says, and appends fields at the end of records: each record is read
- * through the oldest layout (12.0) that has the fields. tests/unit/test_profile_trace.c compares all of it with the
+ * through the oldest layout (12.0) that has the fields. tests/support/cupti_layout.h compares all of it with the
  * real header where there is one.
  */
 #ifndef STITCH_LIB_CUDA_CUPTI_H

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What tracing costs: a launch without CUPTI, with a trace of device work alone, with a full trace, and between traces;
+ * the same for the launch of a graph of eight kernels; beginning and ending a trace.
+ *
+ * usage: bench_trace [ROUNDS]     (default 30; in each, every case has its turn with 2,000 launches). Medians with the
+ * 5th and 95th percentile. Exits with 77 where there is no GPU or no CUPTI.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "profile/profile.h"
+#include <stitch/stitch.h>
+
+enum { MAX_ROUNDS = 1000, LAUNCHES = 2000, GRAPHS = 250, NODES = 8 };
+enum { BEFORE, OFF, DEVICE, FULL, CASES };
+
+static const char *const names[CASES] = {"before the first trace", "between traces", "trace of device work",
+                                         "full trace"};
+static const char source[] = "extern \"C\" __global__ void nothing(int x) {}\n";
+
+typedef struct bench {
+    stitch_context *ctx;
+    stitch__device *dev;
+    stitch__module module;
+    CUstream stream;
+    CUgraphExec graph;
+} bench;
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static void check(int rc, const char *what, stitch_error *err)
+{
+    bool absent = rc == STITCH_E_NO_DEVICE || rc == STITCH_E_NO_LIBRARY || rc == STITCH_E_UNSUPPORTED;
+    if (rc == STITCH_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", what, stitch_error_message(err));
+    exit(absent ? 77 : 1);
+}
+
+static void cu(CUresult rc, const char *what)
+{
+    if (rc != CUDA_SUCCESS) {
+        fprintf(stderr, "%s: %d\n", what, (int)rc);
+        exit(1);
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double p = *(const double *)a, q = *(const double *)b;
+    return (p > q) - (p < q);
+}
+
+static void print(const char *what, const char *name, double *v, size_t n)
+{
+    qsort(v, n, sizeof(*v), by_value);
+    printf("%-28s %-24s %9.3f us  (%.3f to %.3f, %zu samples)\n", what, name, v[n / 2], v[n / 20], v[n - 1 - n / 20],
+           n);
+}
+
+static void launch(const bench *b)
+{
+    int x = 0;
+    void *args[] = {&x};
+    cu(b->dev->drv->LaunchKernel(b->module.kernels[0], 1, 1, 1, 32, 1, 1, 0, b->stream, args, NULL), "launch");
+}
+
+static void set_up(bench *b)
+{
+    stitch_error *err = NULL;
+    stitch_image *image = NULL;
+    CUDA_GRAPH_INSTANTIATE_PARAMS params;
+    CUgraph graph;
+    check(stitch_context_new(&b->ctx, NULL, &err), "context", err);
+    check(stitch__device_get(b->ctx, &b->dev, &err), "device", err);
+    if (b->dev->info.simulated)
+        exit(77);
+    check(stitch__device_enter(b->dev, &err), "enter", err);
+    check(stitch_compile(b->ctx, source, NULL, &image, &err), "compile", err);
+    check(stitch__module_load(b->dev, image, &b->module, &err), "load", err);
+    stitch_image_free(image);
+    const stitch__driver *drv = b->dev->drv;
+    cu(drv->StreamCreate(&b->stream, CU_STREAM_NON_BLOCKING), "stream");
+    cu(drv->StreamBeginCapture(b->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "begin capture");
+    for (int i = 0; i < NODES; i++)
+        launch(b);
+    cu(drv->StreamEndCapture(b->stream, &graph), "end capture");
+    memset(&params, 0, sizeof(params));
+    cu(drv->GraphInstantiateWithParams(&b->graph, graph, &params), "instantiate");
+    cu(drv->GraphDestroy(graph), "destroy");
+}
+
+typedef struct times {
+    double call[MAX_ROUNDS], wall[MAX_ROUNDS], graph[MAX_ROUNDS];
+} times;
+
+static void measure(const bench *b, times *t, size_t round)
+{
+    const stitch__driver *drv = b->dev->drv;
+    for (int i = 0; i < 50; i++)
+        launch(b);
+    cu(drv->StreamSynchronize(b->stream), "sync");
+    double start = now_us();
+    for (int i = 0; i < LAUNCHES; i++)
+        launch(b);
+    t->call[round] = (now_us() - start) / LAUNCHES;
+    cu(drv->StreamSynchronize(b->stream), "sync");
+    t->wall[round] = (now_us() - start) / LAUNCHES;
+    start = now_us();
+    for (int i = 0; i < GRAPHS; i++)
+        cu(drv->GraphLaunch(b->graph, b->stream), "graph");
+    cu(drv->StreamSynchronize(b->stream), "sync");
+    t->graph[round] = (now_us() - start) / GRAPHS;
+}
+
+static double begin[2][MAX_ROUNDS], end[2][MAX_ROUNDS];
+
+static void traced(const bench *b, bool full, times *t, size_t round)
+{
+    stitch_trace_summary s = STITCH_TRACE_SUMMARY_INIT;
+    stitch_trace *trace = NULL;
+    stitch_error *err = NULL;
+    stitch__busy busy;
+    double start = now_us();
+    check(full ? stitch_trace_begin(b->ctx, NULL, &trace, &err) : stitch__busy_begin(b->ctx, &trace, &err), "begin",
+          err);
+    begin[full][round] = now_us() - start;
+    measure(b, t, round);
+    start = now_us();
+    check(full ? stitch_trace_end(trace, &err) : stitch__busy_end(trace, &busy, &err), "end", err);
+    end[full][round] = now_us() - start;
+    const uint64_t want = 50 + LAUNCHES + GRAPHS * NODES;
+    if (full)
+        stitch_trace_summary_get(trace, &s);
+    if ((full ? s.kernels : busy.kernels) != want)
+        fprintf(stderr, "%llu kernels of %llu were recorded\n", (unsigned long long)(full ? s.kernels : busy.kernels),
+                (unsigned long long)want);
+    stitch_trace_free(trace);
+}
+
+int main(int argc, char **argv)
+{
+    static times t[CASES];
+    int asked = argc > 1 ? atoi(argv[1]) : 30;
+    size_t rounds = asked < 1 ? 1 : asked > MAX_ROUNDS ? MAX_ROUNDS : (size_t)asked;
+    bench b = {0};
+    stitch_trace *trace = NULL;
+    stitch_error *err = NULL;
+    stitch__busy busy;
+    set_up(&b);
+    printf("%s, driver %d, empty kernel, %d launches or %d graphs of %d kernels a sample\n", b.dev->info.name,
+           b.dev->info.driver_version, LAUNCHES, GRAPHS, NODES);
+    for (size_t r = 0; r < rounds; r++)
+        measure(&b, &t[BEFORE], r);
+    double start = now_us();
+    check(stitch__busy_begin(b.ctx, &trace, &err), "the first begin", err);
+    double middle = now_us();
+    check(stitch__busy_end(trace, &busy, &err), "the first end", err);
+    printf("first begin (loads CUPTI) %.1f ms, its end %.1f ms\n", (middle - start) / 1e3, (now_us() - middle) / 1e3);
+    stitch_trace_free(trace);
+    for (size_t r = 0; r < rounds; r++) {
+        traced(&b, false, &t[DEVICE], r);
+        measure(&b, &t[OFF], r);
+        traced(&b, true, &t[FULL], r);
+    }
+    for (int c = 0; c < CASES; c++)
+        print("launch, host's call", names[c], t[c].call, rounds);
+    for (int c = 0; c < CASES; c++)
+        print("launch, until done", names[c], t[c].wall, rounds);
+    for (int c = 0; c < CASES; c++)
+        print("graph of 8, until done", names[c], t[c].graph, rounds);
+    print("begin", names[DEVICE], begin[0], rounds);
+    print("end (4,050 kernels)", names[DEVICE], end[0], rounds);
+    print("begin", names[FULL], begin[1], rounds);
+    print("end (4,050 kernels)", names[FULL], end[1], rounds);
+    b.dev->drv->GraphExecDestroy(b.graph);
+    b.dev->drv->StreamDestroy(b.stream);
+    stitch__module_unload(&b.module);
+    stitch__device_leave(b.dev);
+    stitch_context_free(b.ctx);
+    return 0;
+}
