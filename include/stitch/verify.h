@@ -108,11 +108,13 @@ typedef struct stitch_report_summary {
     /** 1: the task cannot tell a right program from a cheap answer (the report says why), so that a verdict on it means
      *  nothing; speedup is 0 then. */
     int32_t degenerate;
+    int32_t reserved;
+    double speedup_low, speedup_high; /**< 95 % bootstrap interval of the speed-up */
 } stitch_report_summary;
 
 #define STITCH_REPORT_SUMMARY_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(stitch_report_summary), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                   \
+        sizeof(stitch_report_summary), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0          \
     }
 
 STITCH_API int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out);
@@ -141,8 +143,8 @@ typedef struct stitch_admit_options {
     /** An output must move by more than this many times the tolerance from draw to draw (integers: once). 0: 10. */
     double spread_factor;
     /** Bound on the runs of the reference, at least 4; 0: 8 + the number of inputs. Weights that the rest does not
-     *  suffice for are drawn again in groups. What looks degenerate is asked again in 2 more runs (up to 32 if all
-     *  outputs together have at most 64 elements). A run of a task with states is three steps. */
+     *  suffice for are drawn again in groups. What looks degenerate is asked again in 2 more runs (up to 32 where
+     *  it may do so by chance: a few elements, or one value everywhere). A run of a task with states is three steps. */
     int32_t max_runs;
     int32_t reserved;
     const stitch_op *ops; /**< host operators that the reference may use */

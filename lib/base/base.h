@@ -23,6 +23,7 @@
 /* Modules above base hang their per-context state here; the slots are freed in reverse order with the context. */
 enum stitch__slot {
     STITCH__SLOT_CUDA,
+    STITCH__SLOT_CLOCKS,
     STITCH__SLOT_TASK,
     STITCH__SLOT_RUNNER,
     STITCH__SLOT_VERIFY,

@@ -87,6 +87,22 @@ static int make_env(stitch_interface *i, stitch__env *env, stitch_error **err)
     return STITCH_OK;
 }
 
+int stitch__interface_evaluate(stitch_interface *i, const char *text, int64_t *out, stitch_error **err)
+{
+    stitch__arena arena = {i->ctx, NULL};
+    stitch__expr *e = NULL;
+    stitch__env env = {0};
+    int rc = stitch__expr_parse(&arena, &i->symbols, text, strlen(text), &e, err);
+
+    if (!rc)
+        rc = make_env(i, &env, err);
+    if (!rc)
+        rc = stitch__expr_eval(e, &env, out, err);
+    stitch_free(env.values);
+    stitch__arena_free(&arena);
+    return rc;
+}
+
 /* Sizes for the current dims. A shape that does not work out is remembered with the tensor: while several dims are
  * changed one by one, states in between may not make sense. */
 static int measure(stitch_interface *i, stitch__iface_tensor *t, const stitch__env *env, stitch_error **err)

@@ -77,6 +77,9 @@ bool stitch__expr_number(const stitch__expr *e, int64_t *out);
 
 /* ---- interface.c ------------------------------------------------------------------------------------------------ */
 
+/* An expression over the current dims. */
+int stitch__interface_evaluate(stitch_interface *i, const char *text, int64_t *out, stitch_error **err);
+
 typedef struct stitch__iface_dim {
     const char *name;
     int32_t symbol;

@@ -172,6 +172,8 @@ int stitch_task_hash(stitch_task *t, char hex[65], stitch_error **err)
         stitch__sha256_string(&h, t->name);
         stitch__sha256_string(&h, t->description);
         stitch__sha256_string(&h, t->source);
+        if (t->flops)
+            stitch__sha256_string(&h, t->flops);
         hash_u64(&h, t->dim_count);
         for (size_t i = 0; i < t->dim_count; i++) {
             stitch__sha256_string(&h, t->dims[i].name);

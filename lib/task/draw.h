@@ -16,6 +16,8 @@
 
 /* stitch_dist_kind values; the host checks them against the header. */
 enum { DIST_NORMAL = 1, DIST_UNIFORM, DIST_CONSTANT, DIST_RANDINT, DIST_BERNOULLI, DIST_TRIL, DIST_ARANGE };
+/* Not in the header: for trials beyond what a task declares. */
+enum { DIST_ONE_HOT = 100, DIST_CANCELLING };
 
 STITCH__FN void stitch_philox(stitch_u32 c[4], stitch_u32 k0, stitch_u32 k1)
 {
@@ -107,12 +109,14 @@ STITCH__FN double stitch_value(const stitch_u32 c[4], stitch_u64 i, int kind, do
     stitch_u64 word = (stitch_u64)c[2 * odd + 1] << 32 | c[2 * odd];
     double u = STITCH__MUL((double)(word >> 11), 1.1102230246251565e-16); /* [0, 1), multiples of 2^-53 */
     switch (kind) {
-    case DIST_NORMAL: {
+    case DIST_NORMAL:
+    case DIST_CANCELLING: {
         /* Box and Muller; the logarithm's argument is in (0, 1]. */
         double u1 = STITCH__MUL((double)(((stitch_u64)c[1] << 32 | c[0]) >> 11) + 1.0, 1.1102230246251565e-16);
         double u2 = STITCH__MUL((double)(((stitch_u64)c[3] << 32 | c[2]) >> 11), 1.1102230246251565e-16);
         double radius = STITCH__SQRT(STITCH__MUL(-2.0, stitch_log(u1)));
-        return STITCH__FMA(STITCH__MUL(radius, stitch_cos_turns(u2, odd ? 3 : 0)), b, a);
+        return STITCH__FMA(STITCH__MUL(radius, stitch_cos_turns(u2, odd ? 3 : 0)), b,
+                           kind == DIST_CANCELLING && odd ? -a : a);
     }
     case DIST_UNIFORM: {
         double x = STITCH__FMA(u, b - a, a);
@@ -124,6 +128,7 @@ STITCH__FN double stitch_value(const stitch_u32 c[4], stitch_u64 i, int kind, do
     case DIST_BERNOULLI: return u < a ? 1.0 : 0.0;
     case DIST_TRIL: return i % cols <= i / cols % rows ? 1.0 : 0.0;
     case DIST_ARANGE: return STITCH__FMA((double)i, b, a);
+    case DIST_ONE_HOT: return i % cols == STITCH__MULHI((i / cols + 1) * 0x9e3779b97f4a7c15ull, cols) ? 1.0 : 0.0;
     default: return 0.0;
     }
 }

@@ -429,9 +429,9 @@ static int parse_baselines(reader *r, const json_t *root, stitch_error **err)
 
 static int parse_head(reader *r, const json_t *root, stitch_error **err)
 {
-    static const char *const keys[] = {"stitch_task", "name",      "description",  "source", "dims",    "reduced_dims",
-                                       "inputs",      "weights",   "weights_file", "states", "outputs", "tolerance",
-                                       "precision",   "reference", "baselines",    NULL};
+    static const char *const keys[] = {"stitch_task", "name",    "description",  "source",    "dims",    "reduced_dims",
+                                       "inputs",      "weights", "weights_file", "states",    "outputs", "tolerance",
+                                       "precision",   "flops",   "reference",    "baselines", NULL};
     const stitch__jpath name_at = {NULL, "name", 0};
     const char *name = NULL, *description = NULL;
     int64_t version = 0;
@@ -472,7 +472,7 @@ static int parse_tolerance(reader *r, const json_t *root, stitch_error **err)
 static int parse_document(reader *r, const json_t *root, stitch_error **err)
 {
     const stitch__jpath weights_at = {NULL, "weights_file", 0};
-    const char *weights = NULL;
+    const char *weights = NULL, *flops = NULL;
     char *path = NULL;
     int precision, rc = parse_head(r, root, err);
 
@@ -498,6 +498,10 @@ static int parse_document(reader *r, const json_t *root, stitch_error **err)
         rc = parse_precision(r, root, NULL, &precision, err);
     if (!rc)
         rc = stitch_task_set_precision(r->task, precision, err);
+    if (!rc)
+        rc = stitch__json_string(r->ctx, root, NULL, "flops", false, &flops, err);
+    if (!rc && flops)
+        rc = placed(&(stitch__jpath){NULL, "flops", 0}, stitch_task_set_flops(r->task, flops, err), err);
     if (!rc)
         rc = stitch__json_string(r->ctx, root, NULL, "weights_file", false, &weights, err);
     if (!rc && weights) {

@@ -2,6 +2,7 @@
  *
  * Tasks as an object: every value can be set by calls, parse.c uses the same calls.
  */
+#include "program/program.h"
 #include "task/task.h"
 
 #include <math.h>
@@ -73,6 +74,7 @@ void stitch_task_free(stitch_task *t)
     stitch_free(t->baselines);
     stitch_free(t->name);
     stitch_free(t->description);
+    stitch_free(t->flops);
     stitch_free(t->source);
     stitch_free(t);
 }
@@ -325,6 +327,29 @@ int stitch_task_set_tolerance(stitch_task *t, double atol, double rtol, stitch_e
                            "tolerances must be finite and not negative, got atol %g and rtol %g", atol, rtol);
     t->atol = atol;
     t->rtol = rtol;
+    t->hash[0] = 0;
+    return STITCH_OK;
+}
+
+int stitch_task_set_flops(stitch_task *t, const char *flops, stitch_error **err)
+{
+    int64_t value = 0;
+    char *copy;
+    int rc;
+
+    if (!t || !flops)
+        return stitch__err(t ? t->ctx : NULL, err, STITCH_E_INVALID,
+                           "stitch_task_set_flops: needs a task and an expression");
+    rc = stitch__interface_evaluate(t->iface, flops, &value, err);
+    if (!rc && value < 0)
+        rc = stitch__err(t->ctx, err, STITCH_E_INVALID, "\"%.200s\" is %" PRId64 " operations", flops, value);
+    if (rc)
+        return rc;
+    copy = stitch__strdup(t->ctx, flops);
+    if (!copy)
+        return stitch__err_nomem(t->ctx, err);
+    stitch_free(t->flops);
+    t->flops = copy;
     t->hash[0] = 0;
     return STITCH_OK;
 }

@@ -104,6 +104,7 @@ struct stitch_task {
     bool reduced;
     double atol, rtol;
     int precision;
+    char *flops; /* floating-point operations of one computation: an expression over the dims; NULL: not stated */
     stitch__safetensors *weights;
     stitch__compute reference;
     stitch__compute *baselines;
@@ -138,6 +139,10 @@ const char *stitch__precision_name(int precision);
 int stitch__precision_parse(const char *name); /* -1 if there is none */
 
 /* ---- generate.c ------------------------------------------------------------------------------------------------- */
+
+/* Kinds that no task can declare: one element of each row of the last axis is 1, the others 0; +a and -a in turn along
+ * the elements, plus normal noise of standard deviation b. */
+enum { STITCH__DIST_ONE_HOT = 100, STITCH__DIST_CANCELLING };
 
 /* How the data of a trial differs from what the task declares. Only tensors of floating type are changed. */
 typedef struct stitch__variant {

@@ -71,10 +71,6 @@ typedef struct stitch__admission_input {
     int times;         /* drawn again */
 } stitch__admission_input;
 
-/* Outputs of so few elements in all may be the same in two draws by chance (a flag, a class): what looks cheap there,
- * or like an input that does not matter, is asked more often. */
-#define STITCH__FEW_ELEMENTS 64
-
 struct stitch_admission {
     stitch_context *ctx;
     char *task_name, *device_name;
@@ -144,7 +140,9 @@ bool stitch__answer_is_free(stitch__answer_kind kind);
 bool stitch__answer_passes(const stitch__answer *r); /* all elements within the tolerance */
 
 /* admission_verdict.c: degenerate, reason, cure and warnings from the measurements */
-uint64_t stitch__admission_elements(const stitch_admission *a); /* of all outputs */
+/* Outputs of a few elements in all, or with one value everywhere, may be the same in two draws by chance (a flag, a
+ * class): what looks cheap there, or like an input that does not matter, is asked more often. */
+bool stitch__admission_by_chance(const stitch_admission *a);
 int stitch__admission_judge(stitch_admission *a, stitch_error **err);
 /* The first answer of a kind; NULL if it was not tried. */
 const stitch__answer *stitch__answer_find(const stitch__admission_output *o, stitch__answer_kind kind);

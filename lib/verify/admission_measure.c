@@ -12,7 +12,7 @@
 #define STATE_STEPS 3
 /* Attempts to draw contents that differ from the first ones. */
 #define DRAW_TRIES 8
-/* More draws where all outputs have few elements: of one tensor, and of all inputs. */
+/* More draws where chance may have its hand in it: of one tensor, and in all. */
 #define TENSOR_RETRIES 8
 #define MOST_RETRIES   16
 
@@ -460,7 +460,7 @@ static void take_redraws(stitch__admit *s, bool found)
 /* Draws the marked tensors again, all others kept. */
 static int measure_group(stitch__admit *s, stitch_error **err)
 {
-    bool few = stitch__admission_elements(s->a) <= STITCH__FEW_ELEMENTS, matters = false, again;
+    bool by_chance = stitch__admission_by_chance(s->a), matters = false, again;
     uint64_t other = 0;
     int rc, times = 0;
 
@@ -472,7 +472,7 @@ static int measure_group(stitch__admit *s, stitch_error **err)
             rc = evaluate(s, other, STITCH__POISON_A, err);
         if (!rc && other)
             rc = take_changes(s, &matters, err);
-        again = !rc && other && !matters && few && s->retries > 0 && times++ < TENSOR_RETRIES;
+        again = !rc && other && !matters && by_chance && s->retries > 0 && times++ < TENSOR_RETRIES;
         s->retries -= again;
         s->retried += again;
     } while (again);
@@ -504,45 +504,66 @@ static int measure_role(stitch__admit *s, int role, stitch_error **err)
     return rc;
 }
 
-/* Something looks degenerate, and may do so by chance. */
-static bool suspicious(const stitch_admission *a)
+/* An answer passes; free_only: one that costs nothing. */
+static bool something_passes(const stitch_admission *a, bool free_only)
 {
-    bool moves = false;
-    for (size_t k = 0; k < a->output_count; k++) {
-        const stitch__admission_output *o = &a->outputs[k];
-        moves |= o->spread.over_factor > 0;
-        for (size_t i = 0; i < o->answer_count; i++)
-            if (stitch__answer_passes(&o->answers[i]))
+    for (size_t k = 0; k < a->output_count; k++)
+        for (size_t i = 0; i < a->outputs[k].answer_count; i++) {
+            const stitch__answer *r = &a->outputs[k].answers[i];
+            if (stitch__answer_passes(r) && (!free_only || stitch__answer_is_free(r->kind)))
                 return true;
-    }
-    return !moves;
+        }
+    return false;
 }
 
-/* Asks again on other draws; s->first is no longer the first one then. */
-static int measure_suspicions(stitch__admit *s, stitch_error **err)
+static bool something_moves(const stitch_admission *a)
+{
+    for (size_t k = 0; k < a->output_count; k++)
+        if (a->outputs[k].spread.over_factor)
+            return true;
+    return false;
+}
+
+/* How many more draws are to be asked: none if nothing looks degenerate; many if it may do so by chance. */
+static int doubts(const stitch_admission *a)
+{
+    bool still = !something_moves(a);
+    if (a->draws < 2 || (!still && !something_passes(a, false)))
+        return 0;
+    return stitch__admission_by_chance(a) && (still || something_passes(a, true)) ? MOST_RETRIES : 2;
+}
+
+/* One more draw: what passed or stood still so far has to do so again. s->first becomes this draw. */
+static int ask_again(stitch__admit *s, uint64_t other, stitch_error **err)
+{
+    int rc = evaluate(s, other, STITCH__POISON_A, err);
+
+    for (size_t k = 0; !rc && k < s->a->output_count; k++) {
+        stitch__admission_output *o = &s->a->outputs[k];
+        stitch__spread before = o->spread;
+        memset(&o->spread, 0, sizeof(o->spread));
+        rc = stitch__admit_spread(s, o, err);
+        if (o->spread.over_factor <= before.over_factor)
+            o->spread = before;
+    }
+    if (!rc)
+        rc = keep(s, s->first, err);
+    for (size_t k = 0; !rc && k < s->a->output_count; k++)
+        rc = stitch__admit_confirm(s, &s->a->outputs[k], err);
+    return rc;
+}
+
+static int measure_doubts(stitch__admit *s, stitch_error **err)
 {
     int role = strcmp(s->a->redrawn, "weights") == 0 ? STITCH_TENSOR_WEIGHT : STITCH_TENSOR_INPUT, rc = STITCH_OK;
-    int draws = stitch__admission_elements(s->a) <= STITCH__FEW_ELEMENTS ? MOST_RETRIES : 2;
 
-    for (int n = 0; !rc && n < draws && s->a->draws > 1 && suspicious(s->a); n++) {
+    for (int n = 0; !rc && n < doubts(s->a); n++) {
         uint64_t other = 0;
         mark(s, role);
         rc = find_draw(s, &other, err);
         if (rc || !other)
             break;
-        rc = evaluate(s, other, STITCH__POISON_A, err);
-        for (size_t k = 0; !rc && k < s->a->output_count; k++) {
-            stitch__admission_output *o = &s->a->outputs[k];
-            stitch__spread before = o->spread;
-            memset(&o->spread, 0, sizeof(o->spread));
-            rc = stitch__admit_spread(s, o, err);
-            if (o->spread.over_factor <= before.over_factor)
-                o->spread = before;
-        }
-        if (!rc)
-            rc = keep(s, s->first, err);
-        for (size_t k = 0; !rc && k < s->a->output_count; k++)
-            rc = stitch__admit_confirm(s, &s->a->outputs[k], err);
+        rc = ask_again(s, other, err);
     }
     unmark(s);
     return rc;
@@ -555,15 +576,14 @@ int stitch__admit_measure(stitch__admit *s, stitch_error **err)
     s->retries = MOST_RETRIES;
     if (!rc)
         rc = measure_spread(s, err);
-    if (!rc)
-        rc = measure_role(s, STITCH_TENSOR_INPUT, err);
-    if (!rc)
-        rc = measure_role(s, STITCH_TENSOR_WEIGHT, err);
-    /* Cheap answers are made where the reference has written, and the inputs must be those of the first draw (tasks
-     * with states: of the last step). */
+    /* The inputs must be those of the first draw (tasks with states: of the last step). */
     if (!rc)
         rc = fill_role(s, STITCH_TENSOR_INPUT, 0, s->a->steps - 1, err);
     for (size_t k = 0; !rc && k < s->a->output_count; k++)
         rc = stitch__admit_answers(s, &s->a->outputs[k], err);
-    return rc ? rc : measure_suspicions(s, err);
+    if (!rc)
+        rc = measure_role(s, STITCH_TENSOR_INPUT, err);
+    if (!rc)
+        rc = measure_role(s, STITCH_TENSOR_WEIGHT, err);
+    return rc ? rc : measure_doubts(s, err);
 }

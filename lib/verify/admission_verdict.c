@@ -14,6 +14,7 @@
 
 #define MOST_WARNINGS 64
 #define MOST_NAMED    4
+#define FEW_ELEMENTS  64
 
 /* ---- helpers ----------------------------------------------------------------------------------------------------- */
 
@@ -50,6 +51,18 @@ static bool passes(const stitch__admission_output *o, stitch__answer_kind kind)
 {
     const stitch__answer *r = stitch__answer_find(o, kind);
     return r && stitch__answer_passes(r);
+}
+
+bool stitch__admission_by_chance(const stitch_admission *a)
+{
+    uint64_t elements = 0;
+    for (size_t k = 0; k < a->output_count; k++) {
+        const stitch__admission_output *o = &a->outputs[k];
+        elements += o->elements;
+        if (passes(o, STITCH__ANSWER_OWN_FIRST) || passes(o, STITCH__ANSWER_OWN_MEAN))
+            return true;
+    }
+    return elements <= FEW_ELEMENTS;
 }
 
 /* The answer without cost that has the most elements right; one that passes if there is any. */
@@ -305,17 +318,9 @@ static int warn_spread(stitch_admission *a, const stitch__admission_output *o, s
                 o->name, o->spread.over_factor, o->elements, o->factor, a->draws, a->redrawn);
 }
 
-uint64_t stitch__admission_elements(const stitch_admission *a)
-{
-    uint64_t sum = 0;
-    for (size_t k = 0; k < a->output_count; k++)
-        sum += a->outputs[k].elements;
-    return sum;
-}
-
 static int warn_inputs(stitch_admission *a, stitch_error **err)
 {
-    bool few = stitch__admission_elements(a) <= STITCH__FEW_ELEMENTS; /* a flag may be the same by chance */
+    bool by_chance = stitch__admission_by_chance(a);
     size_t left_out = 0;
     char times[32];
     int rc = STITCH_OK;
@@ -331,7 +336,7 @@ static int warn_inputs(stitch_admission *a, stitch_error **err)
         if (tested && !in->matters)
             rc = warn(a, err, "%s %s %s: drawn again %s, it changes no output by more than the tolerance",
                       in->role == STITCH_TENSOR_WEIGHT ? "weight" : "input", in->name,
-                      few ? "may not matter" : "does not matter", times);
+                      by_chance ? "may not matter" : "does not matter", times);
     }
     if (!rc && left_out)
         rc = warn(a, err, "%zu inputs or weights were not drawn again, for %d runs of the reference are the bound",

@@ -8,13 +8,15 @@
 
 extern const char stitch__verify_compare[];
 
-_Static_assert(sizeof(stitch__comparison) == 23 * 8, "compare.cu has the same struct");
+_Static_assert(sizeof(stitch__comparison) == 24 * 8, "compare.cu has the same struct");
 
-enum { KERNEL_COMPARE, KERNEL_FOLD };
+_Static_assert(sizeof(stitch__location) == 80 * 8, "compare.cu has the same struct");
+
+enum { KERNEL_COMPARE, KERNEL_FOLD, KERNEL_LOCATE };
 
 static int kernels_get(stitch__device *dev, const stitch__kernels **out, stitch_error **err)
 {
-    static const char *const names[] = {"stitch_compare", "stitch_compare_fold"};
+    static const char *const names[] = {"stitch_compare", "stitch_compare_fold", "stitch_locate"};
     const char *const parts[] = {stitch__task_convert, stitch__verify_compare};
     return stitch__kernels_get(dev, STITCH__SLOT_VERIFY, parts, STITCH__COUNT(parts), names, STITCH__COUNT(names), out,
                                err);
@@ -37,6 +39,8 @@ int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, stitch_e
         rc = stitch__mem_alloc(dev, c->grid * sizeof(stitch__comparison), "partial comparisons", &c->partials, err);
     if (!rc)
         rc = stitch__mem_alloc(dev, sizeof(stitch__comparison), "comparison", &c->result, err);
+    if (!rc)
+        rc = stitch__mem_alloc(dev, sizeof(stitch__location), "places of wrong elements", &c->location, err);
     if (rc)
         stitch__comparator_close(c);
     return rc;
@@ -48,6 +52,7 @@ void stitch__comparator_close(stitch__comparator *c)
         return;
     stitch__mem_free(c->dev, c->partials);
     stitch__mem_free(c->dev, c->result);
+    stitch__mem_free(c->dev, c->location);
     memset(c, 0, sizeof(*c));
 }
 
@@ -90,6 +95,40 @@ int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope 
     if (!rc)
         rc = stitch__cu_checkf(dev, dev->drv->MemcpyDtoH(out, c->result, sizeof(*out)), err,
                                "reading the comparison of %s", name);
+    return rc;
+}
+
+int stitch__compare_locate(stitch__comparator *c, CUstream stream, const stitch__scope *scope,
+                           const stitch_tensor_info *info, CUdeviceptr got, int got_dtype, CUdeviceptr want,
+                           int want_dtype, double atol, double rtol, stitch__location *out, stitch_error **err)
+{
+    struct {
+        uint64_t rank, extent[8];
+    } shape = {info->rank, {0}};
+    const stitch__kernels *kernels;
+    stitch__device *dev = c->dev;
+    uint64_t count = info->elements;
+    void *args[] = {&got, &got_dtype, &want, &want_dtype, &count, &atol, &rtol, &shape, &c->location};
+    int rc = kernels_get(dev, &kernels, err);
+
+    _Static_assert(STITCH_MAX_RANK == 8, "compare.cu has as many axes");
+    memset(out, 0, sizeof(*out));
+    memset(out->low, 0xff, sizeof(out->low));
+    for (size_t k = 0; k < info->rank; k++)
+        shape.extent[k] = (uint64_t)info->shape[k];
+    if (!rc)
+        rc = stitch__cu_check(dev, dev->drv->MemcpyHtoDAsync(c->location, out, sizeof(*out), stream), err,
+                              "clearing the places of wrong elements");
+    if (!rc)
+        rc = stitch__cu_checkf(dev,
+                               dev->drv->LaunchKernel(kernels->kernels[KERNEL_LOCATE], stitch__kernels_grid(dev, count),
+                                                      1, 1, 256, 1, 1, 0, stream, args, NULL),
+                               err, "looking for the wrong elements of %s", info->name);
+    if (!rc)
+        rc = stitch__stream_wait(dev, stream, scope, "looking for wrong elements", err);
+    if (!rc)
+        rc = stitch__cu_check(dev, dev->drv->MemcpyDtoH(out, c->location, sizeof(*out)), err,
+                              "reading the places of wrong elements");
     return rc;
 }
 

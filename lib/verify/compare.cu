@@ -4,7 +4,7 @@
  * partial results are put together in a fixed order.
  */
 struct stitch_comparison {
-    stitch_u64 elements, mismatches, first, last, worst, nan_got, nan_want, inf_got, inf_want, unwritten, unwritten_first, differ;
+    stitch_u64 elements, mismatches, first, last, worst, nan_got, nan_want, inf_got, inf_want, unwritten, unwritten_first, differ, not_finite;
     double max_abs, max_rel, sum_abs, sum_rel;
     stitch_u64 finite, rel_count;
     double worst_key, worst_got, worst_want, first_got, first_want;
@@ -15,7 +15,7 @@ struct stitch_comparison {
 
 static __device__ void clear(stitch_comparison *r)
 {
-    r->elements = r->mismatches = r->nan_got = r->nan_want = r->inf_got = r->inf_want = r->unwritten = r->differ = 0;
+    r->elements = r->mismatches = r->nan_got = r->nan_want = r->inf_got = r->inf_want = r->unwritten = r->differ = r->not_finite = 0;
     r->first = r->worst = r->unwritten_first = NONE;
     r->last = 0;
     r->max_abs = r->max_rel = r->sum_abs = r->sum_rel = 0;
@@ -34,6 +34,7 @@ static __device__ void merge(stitch_comparison *r, const stitch_comparison *o)
     r->inf_want += o->inf_want;
     r->unwritten += o->unwritten;
     r->differ += o->differ;
+    r->not_finite += o->not_finite;
     r->sum_abs += o->sum_abs;
     r->sum_rel += o->sum_rel;
     r->finite += o->finite;
@@ -80,6 +81,7 @@ static __device__ void element(stitch_comparison *r, stitch_u64 i, double got, d
     r->inf_want += want_inf;
     if (got_nan || want_nan || got_inf || want_inf) {
         bad = !(got_nan && want_nan) && got != want;
+        r->not_finite += bad;
         key = bad ? INF : 0;
     } else {
         double error = exact > 0 ? exact : fabs(got - want), size = fabs(want), tolerance = atol + rtol * size;
@@ -169,4 +171,35 @@ extern "C" __global__ void stitch_compare_fold(const stitch_comparison *partials
     for (unsigned i = threadIdx.x; i < count; i += blockDim.x)
         merge(&mine, &partials[i]);
     fold(shared, &mine, out);
+}
+
+/* Where the mismatches are, for outputs that have some: their range along every axis, and how many are in each of 64
+ * equal stretches of the output. Integers only, so that the order does not matter. */
+struct stitch_location {
+    stitch_u64 low[8], high[8], stretch[64];
+};
+
+struct stitch_shape {
+    stitch_u64 rank, extent[8];
+};
+
+extern "C" __global__ void stitch_locate(const void *got, int got_dtype, const void *want, int want_dtype, stitch_u64 count,
+                                         double atol, double rtol, stitch_shape shape, stitch_location *out)
+{
+    stitch_u64 step = (stitch_u64)gridDim.x * blockDim.x;
+    for (stitch_u64 i = (stitch_u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        double g = stitch_load(got, i, got_dtype), w = stitch_load(want, i, want_dtype);
+        bool same = g == w || (g != g && w != w);
+        bool finite = fabs(g) < INF && fabs(w) < INF;
+        if (same || (finite && fabs(g - w) <= atol + rtol * fabs(w)))
+            continue;
+        stitch_u64 rest = i;
+        for (stitch_u64 k = shape.rank; k-- > 0;) {
+            stitch_u64 at = rest % shape.extent[k];
+            rest /= shape.extent[k];
+            atomicMin(&out->low[k], at);
+            atomicMax(&out->high[k], at);
+        }
+        atomicAdd(&out->stretch[(stitch_u64)((double)i * 64 / (double)count) & 63], 1ull);
+    }
 }

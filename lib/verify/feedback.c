@@ -55,7 +55,7 @@ static void put_trial(stitch__buf *b, const stitch_report *r)
     if (!t)
         return;
     for (size_t k = 0; k < t->output_count; k++) {
-        if (!t->outputs[k].c.mismatches && !t->outputs[k].c.unwritten && t->output_count > 4)
+        if (stitch__output_passes(&t->outputs[k]) && t->output_count > 4)
             continue;
         stitch__describe_comparison(b, r, &t->outputs[k]);
         stitch__buf_putc(b, '\n');
@@ -75,7 +75,7 @@ static void put_robust(stitch__buf *b, const stitch_report *r)
             continue;
         stitch__buf_printf(b, "Not counted yet: with %s inputs ", t->kind);
         for (size_t k = 0; k < t->output_count; k++)
-            if (t->outputs[k].c.mismatches || t->outputs[k].c.unwritten) {
+            if (!stitch__output_passes(&t->outputs[k])) {
                 stitch__describe_comparison(b, r, &t->outputs[k]);
                 break;
             }
@@ -160,6 +160,7 @@ int stitch_report_feedback(const stitch_report *r, size_t max_bytes, char **text
     put_head(&b, r);
     if (r->failed_stage == STITCH_STAGE_CORRECT || r->failed_stage == STITCH_STAGE_TIME)
         put_trial(&b, r);
+    stitch__exploit_put_feedback(&b, r);
     put_findings(&b, r, max_bytes / 4 * 3);
     if (r->failed_stage == STITCH_STAGE_COMPILE)
         put_diags(&b, r, max_bytes / 4 * 3);
@@ -227,9 +228,11 @@ void stitch__report_fingerprint(stitch_report *r)
             stitch__sha256_string(&h, r->diags[i].source_line);
         }
     hash_words(&h, r->findings);
-    /* The messages of these two stages hold figures. */
-    if (r->failed_stage && r->failed_stage != STITCH_STAGE_CORRECT && r->failed_stage != STITCH_STAGE_TIME)
+    /* The messages of these stages hold figures. */
+    if (r->failed_stage && r->failed_stage != STITCH_STAGE_CORRECT && r->failed_stage != STITCH_STAGE_TIME &&
+        !stitch__exploit_major(r))
         hash_words(&h, r->stages[r->failed_stage].message);
+    stitch__exploit_hash(&h, r);
     if (failed) {
         stitch__sha256_string(&h, failed->note);
         for (size_t k = 0; k < failed->output_count; k++) {

@@ -145,7 +145,7 @@ stitch__trial *stitch__report_add_trial(stitch_report *r, const char *kind, bool
         return NULL;
     }
     t = &r->trials[r->trial_count++];
-    *t = (stitch__trial){.kind = kind, .strict = strict, .output_count = outputs, .outputs = list};
+    *t = (stitch__trial){.kind = kind, .strict = strict, .declared = strict, .output_count = outputs, .outputs = list};
     return t;
 }
 
@@ -258,9 +258,10 @@ void stitch_report_free(stitch_report *r)
         timing_clear(&r->baselines[i]);
     for (size_t i = 0; i < r->note_count; i++)
         stitch_free(r->notes[i]);
+    stitch__exploit_free(r);
     void *const owned[] = {r->dims,        r->tensors,   r->diags,     r->kernels,      r->trials,    r->baselines,
                            r->notes,       r->task_name, r->task_hash, r->program_hash, r->reference, r->device_name,
-                           r->device_arch, r->nvrtc,     r->findings,  r->json,         r->text};
+                           r->device_arch, r->nvrtc,     r->budget,    r->findings,     r->json,      r->text};
     for (size_t i = 0; i < STITCH__COUNT(owned); i++)
         stitch_free(owned[i]);
     stitch_free(r);
@@ -282,7 +283,7 @@ static void sum_errors(const stitch_report *r, stitch_report_summary *s)
     uint64_t finite = 0;
     for (size_t i = 0; i < r->trial_count; i++) {
         const stitch__trial *t = &r->trials[i];
-        if (!t->strict || !t->ran)
+        if (!t->declared || !t->ran)
             continue;
         for (size_t k = 0; k < t->output_count; k++) {
             const stitch__comparison *c = &t->outputs[k].c;
@@ -308,6 +309,7 @@ int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out
     s.status = r->failed_status;
     s.correct = r->stages[STITCH_STAGE_CORRECT].status == STITCH_STAGE_PASSED;
     s.timed = r->stages[STITCH_STAGE_TIME].status == STITCH_STAGE_PASSED;
+    s.degenerate = r->exploit.degenerate;
     sum_errors(r, &s);
     s.median_us = r->candidate.median;
     s.low_us = r->candidate.low;
@@ -316,7 +318,8 @@ int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out
         s.baseline_us = r->baselines[0].median;
         s.baseline_low_us = r->baselines[0].low;
         s.baseline_high_us = r->baselines[0].high;
-        s.speedup = s.timed && s.median_us > 0 ? s.baseline_us / s.median_us : 0;
+        /* A degenerate task can be won by nobody. */
+        s.speedup = s.timed && s.median_us > 0 && !s.degenerate ? s.baseline_us / s.median_us : 0;
     }
     s.prepare_us = r->prepare_us;
     s.workspace_bytes = r->workspace_bytes;

@@ -4,6 +4,8 @@
  */
 #include "verify/verify.h"
 
+#include "cuda/clocks.h"
+
 #include <math.h>
 
 #include <stitch/version.h>
@@ -154,6 +156,19 @@ static json_t *kernels_json(writer *w, const stitch_report *r)
     return list;
 }
 
+/* The part of the output that holds every mismatch: [first, last] along each axis. */
+static json_t *range_json(writer *w, const stitch__tensor_row *t, const stitch__location *where)
+{
+    json_t *list = json_array();
+    for (size_t k = 0; k < t->rank; k++) {
+        json_t *pair = json_array();
+        push(w, pair, integer(where->low[k]));
+        push(w, pair, integer(where->high[k]));
+        push(w, list, pair);
+    }
+    return list;
+}
+
 static json_t *comparison_json(writer *w, const stitch_report *r, const stitch__trial_output *o)
 {
     const stitch__tensor_row *t = &r->tensors[o->tensor];
@@ -175,6 +190,16 @@ static json_t *comparison_json(writer *w, const stitch_report *r, const stitch__
         put(w, row, "first_got", number(c->first_got));
         put(w, row, "first_want", number(c->first_want));
         put(w, row, "last_mismatch", index_json(w, t, c->last));
+    }
+    if (o->located)
+        put(w, row, "mismatch_range", range_json(w, t, &o->where));
+    if (o->budgeted) {
+        json_t *budget = json_object();
+        put(w, budget, "own_max_abs_error", number(o->own_max_abs));
+        put(w, budget, "own_mean_abs_error", number(o->own_mean_abs));
+        put(w, budget, "needed", json_boolean(c->mismatches > 0));
+        put(w, budget, "kept", json_boolean(!c->mismatches || o->in_budget));
+        put(w, row, "error_budget", budget);
     }
     put(w, row, "nan_got", integer(c->nan_got));
     put(w, row, "nan_want", integer(c->nan_want));
@@ -211,14 +236,22 @@ static json_t *trials_json(writer *w, const stitch_report *r, bool strict)
 
 static json_t *correct_json(writer *w, const stitch_report *r)
 {
-    json_t *correct = json_object(), *kernelbench = json_object();
+    json_t *correct = json_object(), *kernelbench = json_object(), *budget = json_object();
     int trials = 0, passed = 0;
     for (size_t i = 0; i < r->trial_count; i++) {
-        trials += r->trials[i].strict && r->trials[i].ran;
-        passed += r->trials[i].strict && r->trials[i].ran && r->trials[i].passed;
+        bool close = true;
+        if (!r->trials[i].declared || !r->trials[i].ran)
+            continue;
+        for (size_t k = 0; k < r->trials[i].output_count; k++)
+            close = close && !r->trials[i].outputs[k].c.mismatches;
+        trials++;
+        passed += close;
     }
     put(w, correct, "trials", trials_json(w, r, true));
     put(w, correct, "robust", trials_json(w, r, false));
+    put(w, budget, "baseline", r->budget ? text(r->budget) : json_null());
+    put(w, budget, "factor", json_real(STITCH__BUDGET_FACTOR));
+    put(w, correct, "error_budget", budget);
     put(w, correct, "bitwise_repeatable", json_boolean(r->repeatable));
     put(w, kernelbench, "allclose_trials", json_integer(trials));
     put(w, kernelbench, "passed", json_integer(passed));
@@ -247,6 +280,60 @@ static json_t *timing_json(writer *w, const stitch__timing *t)
     return row;
 }
 
+/* Against the main baseline, with the precision of both sides beside it. */
+static json_t *speedup_json(writer *w, const stitch_report *r)
+{
+    json_t *row = json_object(), *interval = json_array();
+    const stitch__timing *main = r->baseline_count ? &r->baselines[0] : NULL;
+    if (!main || !main->count || r->candidate.median <= 0) {
+        json_decref(row);
+        json_decref(interval);
+        return json_null();
+    }
+    put(w, row, "ratio", number(main->median / r->candidate.median));
+    push(w, interval, number(r->speedup_low));
+    push(w, interval, number(r->speedup_high));
+    put(w, row, "interval_95", interval);
+    put(w, row, "against", text(main->name));
+    put(w, row, "baseline_precision",
+        text(main->precision < 0 ? "of the reference" : stitch__precision_name(main->precision)));
+    put(w, row, "task_precision", text(stitch__precision_name(r->precision)));
+    return row;
+}
+
+static json_t *bound_json(writer *w, const stitch_report *r)
+{
+    json_t *row = json_object();
+    put(w, row, "us", number(r->bound.us));
+    put(w, row, "input_and_output_bytes", integer(r->bound.bytes));
+    put(w, row, "bytes_us", number(r->bound.bytes_us));
+    put(w, row, "flops", number(r->bound.flops));
+    put(w, row, "flops_us", number(r->bound.flops_us));
+    put(w, row, "weight_bytes", integer(r->bound.weight_bytes));
+    put(w, row, "weights_us", number(r->bound.weights_us));
+    return row;
+}
+
+static json_t *clocks_json(writer *w, const stitch_report *r)
+{
+    const stitch__clock_range *c = &r->clocks;
+    json_t *row = json_object();
+    char reasons[128];
+    if (!c->count) {
+        json_decref(row);
+        return json_null();
+    }
+    stitch__clocks_describe(c->reasons, reasons, sizeof(reasons));
+    put(w, row, "samples", json_integer((json_int_t)c->count));
+    put(w, row, "sm_mhz_low", json_integer(c->sm_low));
+    put(w, row, "sm_mhz_high", json_integer(c->sm_high));
+    put(w, row, "memory_mhz_low", json_integer(c->memory_low));
+    put(w, row, "memory_mhz_high", json_integer(c->memory_high));
+    put(w, row, "throttled", json_boolean(*reasons != 0));
+    put(w, row, "throttle_reasons", text(reasons));
+    return row;
+}
+
 static json_t *time_json(writer *w, const stitch_report *r)
 {
     json_t *time = json_object(), *list = json_array();
@@ -255,6 +342,9 @@ static json_t *time_json(writer *w, const stitch_report *r)
              "input "
              "contents, poisoned outputs, then flush_bytes written; outputs of checked runs compared with the "
              "reference"));
+    put(w, time, "speedup", speedup_json(w, r));
+    put(w, time, "lower_bound", bound_json(w, r));
+    put(w, time, "clocks", clocks_json(w, r));
     put(w, time, "warmup", json_integer(r->warmup));
     put(w, time, "flush_bytes", integer(r->flush_bytes));
     put(w, time, "persisting_l2_reset", json_boolean(r->l2_reset));
@@ -305,6 +395,9 @@ static json_t *summary_json(writer *w, const stitch_report *r)
     put(w, row, "status", text(stitch_status_name(r->failed_status)));
     put(w, row, "correct", json_boolean(s.correct));
     put(w, row, "timed", json_boolean(s.timed));
+    put(w, row, "degenerate", json_boolean(s.degenerate));
+    if (s.degenerate)
+        put(w, row, "degenerate_reason", text(r->exploit.degenerate_reason));
     put(w, row, "max_abs_error", number(s.max_abs_error));
     put(w, row, "max_rel_error", number(s.max_rel_error));
     put(w, row, "mean_abs_error", number(s.mean_abs_error));
@@ -313,6 +406,8 @@ static json_t *summary_json(writer *w, const stitch_report *r)
     put(w, row, "median_us", number(s.median_us));
     put(w, row, "baseline_us", number(s.baseline_us));
     put(w, row, "speedup", number(s.speedup));
+    put(w, row, "speedup_low", number(s.speedup_low));
+    put(w, row, "speedup_high", number(s.speedup_high));
     return row;
 }
 
@@ -334,6 +429,9 @@ char *stitch__report_to_json(const stitch_report *r)
         put(&w, root, "program", program_json(&w, r));
         put(&w, root, "environment", environment_json(&w, r));
         put(&w, root, "correct", correct_json(&w, r));
+        put(&w, root, "exploit", stitch__exploit_to_json(r));
+        if (r->exploit.admission)
+            put(&w, root, "admission", json_incref(r->exploit.admission));
     }
     if (r->candidate.count)
         put(&w, root, "time", time_json(&w, r));

@@ -4,6 +4,8 @@
  */
 #include "verify/verify.h"
 
+#include "cuda/clocks.h"
+
 void stitch__print_index(const stitch__tensor_row *t, uint64_t index, char *out, size_t size)
 {
     uint64_t parts[STITCH_MAX_RANK];
@@ -17,6 +19,27 @@ void stitch__print_index(const stitch__tensor_row *t, uint64_t index, char *out,
         used += (size_t)snprintf(out + used, size - used, "%s%" PRIu64, k ? ", " : "", parts[k]);
     if (used < size)
         snprintf(out + used, size - used, "]");
+}
+
+/* Where in an output its mismatches are, if that says something. */
+static void put_place(stitch__buf *b, const stitch__tensor_row *t, const stitch__trial_output *o)
+{
+    uint64_t box = 1, most = 0;
+    for (size_t k = 0; k < t->rank; k++)
+        box *= o->where.high[k] - o->where.low[k] + 1;
+    for (size_t k = 0; k < STITCH__COUNT(o->where.stretch); k++)
+        most = o->where.stretch[k] > most ? o->where.stretch[k] : most;
+    if (o->c.mismatches < 2 || t->rank == 0)
+        return;
+    if (box < o->c.elements) {
+        stitch__buf_printf(b, "; all wrong ones are in %.64s[", t->name);
+        for (size_t k = 0; k < t->rank; k++)
+            stitch__buf_printf(b, "%s%" PRIu64 "..%" PRIu64, k ? ", " : "", o->where.low[k], o->where.high[k]);
+        stitch__buf_printf(b, "], %.3g %% of which is wrong", 100.0 * (double)o->c.mismatches / (double)box);
+    } else if (o->c.elements >= 256 && most >= o->c.mismatches / 2) {
+        stitch__buf_printf(b, "; %.3g %% of the wrong ones are in one 64th of the elements",
+                           100.0 * (double)most / (double)o->c.mismatches);
+    }
 }
 
 void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const stitch__trial_output *o)
@@ -58,7 +81,12 @@ void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const s
         stitch__print_index(t, c->worst, worst, sizeof(worst));
         stitch__buf_printf(b, "; worst %s = %.9g, want %.9g", worst, c->worst_got, c->worst_want);
     }
+    if (o->located)
+        put_place(b, t, o);
     stitch__buf_printf(b, "; largest absolute error %.3g, relative %.3g", c->max_abs, c->max_rel);
+    if (o->budgeted)
+        stitch__buf_printf(b, " (the task's own precision is off by %.3g; %g times that is allowed)", o->own_max_abs,
+                           STITCH__BUDGET_FACTOR);
 }
 
 static void put_stages(stitch__buf *b, const stitch_report *r)
@@ -77,6 +105,7 @@ static void put_stages(stitch__buf *b, const stitch_report *r)
 static void put_times(stitch__buf *b, const stitch_report *r)
 {
     const stitch__timing *c = &r->candidate;
+    char reasons[128];
     if (!c->count)
         return;
     stitch__buf_printf(b, "time: %.2f us (5-95 %%: %.2f to %.2f, %zu runs), task precision %s\n", c->median, c->low,
@@ -89,7 +118,16 @@ static void put_times(stitch__buf *b, const stitch_report *r)
                            c->median > 0 ? t->median / c->median : 0, t->name,
                            t->precision < 0 ? "of the reference" : stitch__precision_name(t->precision), t->median,
                            t->low, t->high);
+        if (i == 0 && r->speedup_high > 0)
+            stitch__buf_printf(b, "    95 %% interval of that: %.2f to %.2f x\n", r->speedup_low, r->speedup_high);
     }
+    if (r->bound.us > 0)
+        stitch__buf_printf(b, "  at %.0f %% of the device's limit (%.2f us for %s)\n", 100 * r->bound.us / c->median,
+                           r->bound.us,
+                           r->bound.bytes_us >= r->bound.flops_us ? "its inputs and outputs" : "its operations");
+    stitch__clocks_describe(r->clocks.reasons, reasons, sizeof(reasons));
+    if (*reasons)
+        stitch__buf_printf(b, "  the clocks were held down while this was measured: %s\n", reasons);
 }
 
 char *stitch__report_to_text(const stitch_report *r)
@@ -115,6 +153,7 @@ char *stitch__report_to_text(const stitch_report *r)
         stitch__describe_comparison(&b, r, &failed->outputs[k]);
         stitch__buf_putc(&b, '\n');
     }
+    stitch__exploit_put_text(&b, r);
     put_times(&b, r);
     for (size_t i = 0; i < r->note_count; i++)
         stitch__buf_printf(&b, "note: %s\n", r->notes[i]);

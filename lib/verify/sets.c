@@ -146,6 +146,8 @@ int stitch__sets_open(stitch__verify *v, stitch_error **err)
         rc = stitch__clear_states(v, v->want, err);
     if (!rc)
         rc = stitch__set_bound(v, v->oracle, v->want, err);
+    if (!rc)
+        rc = stitch__budget_open(v, err);
     if (!rc) {
         describe_reference(v, reference, sizeof(reference));
         rc = stitch__report_set(v->report, &v->report->reference, reference, sizeof(reference), err);
@@ -162,6 +164,8 @@ void stitch__sets_close(stitch__verify *v)
 {
     bool abandoned = stitch__abandoned(v);
 
+    if (v->sets_open)
+        stitch__budget_close(v);
     if (v->sets_open && !abandoned) {
         stitch__comparator_close(&v->comparator);
         stitch__hasher_close(&v->hasher);
@@ -262,10 +266,16 @@ int stitch__compare_set(stitch__verify *v, const CUdeviceptr *got, const stitch_
     for (size_t i = 0; !rc && i < v->count; i++) {
         if (v->infos[i].role != STITCH_TENSOR_OUTPUT)
             continue;
-        outputs[k].tensor = i;
+        outputs[k] = (stitch__trial_output){.tensor = i};
         rc = stitch__compare(&v->comparator, v->stream, &v->scope, v->infos[i].name, got[i], dtype_of(v, got_by, i),
                              again ? again[i] : 0, v->want[i], dtype_of(v, v->oracle, i), v->infos[i].elements,
                              v->task->atol, v->task->rtol, &outputs[k].c, err);
+        if (!rc && outputs[k].c.mismatches) {
+            outputs[k].located = true;
+            rc = stitch__compare_locate(&v->comparator, v->stream, &v->scope, &v->infos[i], got[i],
+                                        dtype_of(v, got_by, i), v->want[i], dtype_of(v, v->oracle, i), v->task->atol,
+                                        v->task->rtol, &outputs[k].where, err);
+        }
         k++;
     }
     return rc;

@@ -62,15 +62,6 @@ static int stage_format(stitch__verify *v, stitch_error **err)
     return stitch__stage_end(v, STITCH_STAGE_FORMAT, STITCH_STAGE_PASSED, "", err); /* a program was parsed already */
 }
 
-static int stage_exploit(stitch__verify *v, stitch_error **err)
-{
-    return stitch__stage_end(
-        v, STITCH_STAGE_EXPLOIT, STITCH_STAGE_SKIPPED,
-        "this version has no checks beyond those of the stages correct and time (unwritten outputs, changed "
-        "inputs, repeated runs, checked timed runs)",
-        err);
-}
-
 static int stage_profile(stitch__verify *v, stitch_error **err)
 {
     return stitch__stage_end(v, STITCH_STAGE_PROFILE, STITCH_STAGE_SKIPPED, "this version does not profile", err);
@@ -84,7 +75,7 @@ static const struct {
     {STITCH_STAGE_FORMAT, false, stage_format},           {STITCH_STAGE_VALIDATE, false, stitch__stage_validate},
     {STITCH_STAGE_COMPILE, false, stitch__stage_compile}, {STITCH_STAGE_SIMULATE, true, stitch__stage_simulate},
     {STITCH_STAGE_LOAD, true, stitch__stage_load},        {STITCH_STAGE_PREPARE, true, stitch__stage_prepare},
-    {STITCH_STAGE_CORRECT, true, stitch__stage_correct},  {STITCH_STAGE_EXPLOIT, true, stage_exploit},
+    {STITCH_STAGE_CORRECT, true, stitch__stage_correct},  {STITCH_STAGE_EXPLOIT, true, stitch__stage_exploit},
     {STITCH_STAGE_TIME, true, stitch__stage_time},        {STITCH_STAGE_PROFILE, true, stage_profile},
 };
 

@@ -9,6 +9,7 @@
 #include "cuda/cuda.h"
 #include "runner/runner.h"
 #include "task/task.h"
+#include "verify/exploit.h"
 #include <stitch/verify.h>
 
 /* What outputs are filled with before a run. 0xff.. is a NaN in every floating dtype and -1 in integers; 0x7f.. is
@@ -26,6 +27,7 @@ typedef struct stitch__comparison {
     uint64_t first, last, worst; /* of the mismatches; worst: of all elements, by error over tolerance */
     uint64_t nan_got, nan_want, inf_got, inf_want;
     uint64_t unwritten, unwritten_first, differ; /* differ: bits that changed from run to run */
+    uint64_t not_finite;                         /* mismatches with a NaN or an infinity on a side */
     double max_abs, max_rel, sum_abs,
         sum_rel; /* over elements that are finite on both sides; rel where |want| > atol */
     uint64_t finite, rel_count;
@@ -34,7 +36,7 @@ typedef struct stitch__comparison {
 
 typedef struct stitch__comparator {
     stitch__device *dev;
-    CUdeviceptr partials, result;
+    CUdeviceptr partials, result, location;
     unsigned grid;
 } stitch__comparator;
 
@@ -45,6 +47,15 @@ void stitch__comparator_close(stitch__comparator *c);
 int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *name,
                     CUdeviceptr got, int got_dtype, CUdeviceptr again, CUdeviceptr want, int want_dtype, uint64_t count,
                     double atol, double rtol, stitch__comparison *out, stitch_error **err);
+/* Where the mismatches of an output are. */
+typedef struct stitch__location {
+    uint64_t low[8], high[8]; /* along each axis; low > high where there is none */
+    uint64_t stretch[64];     /* mismatches in each of 64 equal stretches of the elements in their order */
+} stitch__location;
+
+int stitch__compare_locate(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const stitch_tensor_info *info,
+                   CUdeviceptr got, int got_dtype, CUdeviceptr want, int want_dtype, double atol, double rtol,
+                   stitch__location *out, stitch_error **err);
 int stitch__compare_warm(stitch__device *dev); /* compiles and loads the kernels */
 /* The same comparison of one element on the host, for tests. Returns whether it is within the tolerance. */
 bool stitch__compare_one(double got, double want, double atol, double rtol);
@@ -74,11 +85,19 @@ typedef struct stitch__tensor_row {
 typedef struct stitch__trial_output {
     size_t tensor; /* index into the report's tensors */
     stitch__comparison c;
+    bool located; /* where has where the mismatches are */
+    stitch__location where;
+    /* The error budget: what a computation at the task's own precision gets wrong on the same inputs. */
+    bool budgeted;       /* it was measured */
+    bool in_budget;      /* there are mismatches, but no error beyond the budget */
+    bool own_not_finite; /* the measure itself has NaN or infinity where the reference has none */
+    double own_max_abs, own_mean_abs;
 } stitch__trial_output;
 
 typedef struct stitch__trial {
     const char *kind; /* "declared", "large", "sparse" */
     bool strict;      /* decides; otherwise only information */
+    bool declared;    /* inputs as the task declares them */
     bool ran, passed;
     uint64_t seed;
     size_t output_count;
@@ -96,6 +115,23 @@ typedef struct stitch__timing {
     double max_abs, max_rel;   /* in those */
     uint64_t mismatches;
 } stitch__timing;
+
+/* The least time that the task can take on the device: every element of an input read once and of an output written
+ * once at the memory's peak rate, or the operations that the task states at the peak rate of its precision. Weights are
+ * left out of the sum: `prepare` may fold or shrink them. Times in microseconds; 0: not known. */
+typedef struct stitch__bound {
+    uint64_t bytes, weight_bytes;
+    double flops;
+    double bytes_us, weights_us, flops_us;
+    double us; /* the greater of bytes_us and flops_us: a time below is refused */
+} stitch__bound;
+
+/* Clocks while the stage was measured, if they could be read. */
+typedef struct stitch__clock_range {
+    size_t count;
+    uint32_t sm_low, sm_high, memory_low, memory_high; /* MHz */
+    uint64_t reasons;                                  /* all that were active */
+} stitch__clock_range;
 
 struct stitch_report {
     stitch_context *ctx;
@@ -138,6 +174,9 @@ struct stitch_report {
     size_t trial_count, trial_cap;
     stitch__trial *trials;
     bool repeatable; /* every strict trial gave the same bits twice */
+    char *budget;    /* the baseline that the error budget is measured by; NULL: none */
+
+    stitch__exploit exploit;
 
     stitch__timing candidate;
     size_t baseline_count;
@@ -145,6 +184,9 @@ struct stitch_report {
     int warmup;
     uint64_t flush_bytes;
     bool l2_reset;
+    double speedup_low, speedup_high; /* against the main baseline: 95 % interval */
+    stitch__bound bound;
+    stitch__clock_range clocks;
 
     size_t note_count, note_cap;
     char **notes;
@@ -205,6 +247,7 @@ typedef struct stitch__verify {
     stitch__comparator comparator;
     stitch__hasher hasher; /* of inputs and weights as the reference has them */
     stitch__oracle *oracle;
+    struct stitch__yardstick *yardstick; /* budget.c; NULL: the task has nothing to measure its own error by */
 
     stitch__candidate candidate; /* what runs the program; ops NULL: not open */
     stitch__runner *runner;      /* the same, where that is in this process */
@@ -217,6 +260,24 @@ int stitch__stage_end(stitch__verify *v, int stage, int status, const char *mess
 void stitch__stage_progress(stitch__verify *v, int stage, int64_t done, int64_t total);
 /* After `rc` of such a call: ends the stage and returns STITCH_OK, or hands the error on. */
 int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why, stitch_error **err);
+
+/* budget.c: how wrong the task's own precision is. */
+#define STITCH__BUDGET_FACTOR 4.0
+/* Opens the baseline that serves as the measure, if the task has one; with the sets. */
+int stitch__budget_open(stitch__verify *v, stitch_error **err);
+void stitch__budget_close(stitch__verify *v);
+/* True if the measure has exactly the task's precision, so that trials beyond the declared inputs can decide. */
+bool stitch__budget_exact(const stitch__verify *v);
+/* Measures on the inputs that are there, with v->want as the reference's outputs, and fills in outputs[]. */
+int stitch__budget_apply(stitch__verify *v, stitch__trial_output *outputs, stitch_error **err);
+/* An output passes: nothing is unwritten, and every error is within the tolerance or within the budget. */
+bool stitch__output_passes(const stitch__trial_output *o);
+
+/* statistics.c */
+/* 95 % bootstrap interval of median(baseline) / median(candidate) over `count` pairs; the same for the same seed. */
+int stitch__speedup_interval(const stitch_context *ctx, const double *baseline, const double *candidate, size_t count,
+                             uint64_t seed, double *low, double *high, stitch_error **err);
+void stitch__lower_bound(const stitch__verify *v, stitch__bound *out);
 
 /* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
 int stitch__warm_start(stitch__verify *v, stitch_error **err);
@@ -263,7 +324,9 @@ enum {
     STITCH__SEED_ROBUST,
     STITCH__SEED_TIMED,
     STITCH__SEED_HASH,
-    STITCH__SEED_CHECK
+    STITCH__SEED_CHECK,
+    STITCH__SEED_BOOTSTRAP,
+    STITCH__SEED_EXPLOIT
 };
 
 #endif

@@ -5,6 +5,8 @@
  */
 #include "verify/verify.h"
 
+#include "cuda/clocks.h"
+
 #include <pthread.h>
 
 #define MAX_JOBS 8
@@ -14,7 +16,7 @@ typedef struct job {
     stitch__device *dev;
     stitch_program *program; /* NULL: the library's kernels */
     stitch_interface *iface;
-    int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash */
+    int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks */
 } job;
 
 typedef struct stitch__warmer {
@@ -34,8 +36,11 @@ static void *work(void *userdata)
         (void)stitch__generate_warm(j->dev);
     } else if (j->which == 1) {
         (void)stitch__compare_warm(j->dev);
-    } else {
+    } else if (j->which == 2) {
         (void)stitch__hash_warm(j->dev);
+    } else {
+        stitch__clock_sample sample;
+        (void)stitch__clocks_read(j->dev, &sample);
     }
     return NULL;
 }
@@ -70,7 +75,7 @@ int stitch__warm_start(stitch__verify *v, stitch_error **err)
     v->warmer = stitch__calloc(v->ctx, 1, sizeof(*v->warmer));
     if (!v->warmer)
         return stitch__err_nomem(v->ctx, err);
-    for (int which = 0; which < 3; which++)
+    for (int which = 0; which < 4; which++)
         start(v->warmer, (job){.dev = v->dev, .which = which});
     start_program(v, &v->task->reference);
     for (size_t i = 0; i < v->task->baseline_count; i++)

@@ -25,7 +25,7 @@
 static stitch_context *ctx;
 static stitch_error *err;
 
-enum { N = 64 };
+enum { N = 64, timing_calls = 1 + 12 /* warm-up, timed runs */ };
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
@@ -89,6 +89,19 @@ static void run_compare(void **params)
 static void run_fold(void **params)
 {
     memcpy(PTR(2), PTR(0), sizeof(stitch__comparison));
+}
+
+static void run_locate(void **params)
+{
+    stitch__location *where = PTR(8);
+    for (uint64_t i = 0; i < VALUE(uint64_t, 4); i++) {
+        if (stitch__compare_one(stitch_load(PTR(0), i, VALUE(int, 1)), stitch_load(PTR(2), i, VALUE(int, 3)),
+                                VALUE(double, 5), VALUE(double, 6)))
+            continue;
+        where->low[0] = i < where->low[0] ? i : where->low[0];
+        where->high[0] = i > where->high[0] ? i : where->high[0];
+        where->stretch[i * 64 / VALUE(uint64_t, 4)]++;
+    }
 }
 
 static void run_hash(void **params)
@@ -171,7 +184,7 @@ static fake_kernel kernels[] = {
     {"stitch_generate", 11, NULL, run_generate, 1, 0}, {"stitch_compare", 12, NULL, run_compare, 1, 0},
     {"stitch_compare_fold", 3, NULL, run_fold, 1, 0},  {"stitch_hash", 4, NULL, run_hash, 1, 0},
     {"oracle", 4, NULL, run_oracle, 100, 0},           {"baseline", 4, NULL, run_baseline, 40, 0},
-    {"candidate", 4, NULL, run_candidate, 10, 0},
+    {"candidate", 4, NULL, run_candidate, 10, 0},      {"stitch_locate", 9, NULL, run_locate, 1, 0},
 };
 
 /* ---- fixture ----------------------------------------------------------------------------------------------------- */
@@ -229,7 +242,8 @@ static void reset(void)
                                        {8, 8, 8, 8},
                                        {8, 8, 8, 4},
                                        {8, 8, 8, 4},
-                                       {8, 8, 8, 4}};
+                                       {8, 8, 8, 4},
+                                       {8, 4, 8, 4, 8, 8, 8, 72, 8}};
     for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
         kernels[i].sizes = sizes[i];
         kernels[i].launches = 0;
@@ -305,6 +319,16 @@ static stitch_report_summary verify(stitch_verify_options o)
     return s;
 }
 
+/* Runs of the candidate before timing: 6 in trials, 12 in robust ones, and what stage exploit makes. */
+static int calls_before_timing(void)
+{
+    reset();
+    CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_NONE);
+    int before = calls - timing_calls;
+    reset();
+    return before;
+}
+
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 TEST(a_right_candidate)
@@ -352,7 +376,7 @@ TEST(order_of_timed_runs)
             first = first && seen[i] != seen[j];
         different += first;
     }
-    CHECK_INT(different, 3 + 2 + 12); /* trials, robust trials, timed runs */
+    CHECK_INT(different, 3 + 6 + 12); /* trials, robust trials, timed runs */
 }
 
 TEST(wrong_in_one_trial)
@@ -393,17 +417,18 @@ TEST(changes_what_it_may_only_read)
     at_call = 1;
     CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_CORRECT);
     CHECK_HAS(message, "the program changed its weight w");
-    reset();
+    int timing = calls_before_timing();
     behaviour = WRITES_WEIGHT;
-    at_call = 13; /* 6 in trials, 4 in robust ones, then while it is timed */
+    at_call = timing + 3;
     CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_TIME);
 }
 
 TEST(wrong_when_timed)
 {
     need_context();
+    int timing = calls_before_timing();
     behaviour = WRONG_AT_CALL;
-    at_call = 6 + 4 + 1 + 11; /* trials, robust trials, warm-up, the last timed run */
+    at_call = timing + 1 + 11; /* warm-up, the last timed run */
     stitch_report_summary s = verify(few());
     CHECK_INT(s.failed_stage, STITCH_STAGE_TIME);
     CHECK_INT(s.correct, 1);
@@ -412,7 +437,7 @@ TEST(wrong_when_timed)
     CHECK_HAS(message, "right in the trials, but wrong in timed run 12");
     reset();
     behaviour = WRONG_AT_CALL;
-    at_call = 6 + 4 + 1; /* the first one */
+    at_call = timing + 1; /* the first one */
     CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_TIME);
     CHECK_HAS(message, "timed run 1:");
 }
@@ -427,14 +452,18 @@ TEST(not_the_same_bits)
 
 TEST(a_fault_is_the_candidates)
 {
-    for (int call = 0; call < 20; call += 6) {
+    need_context();
+    int timing = calls_before_timing();
+    const int at[] = {0, 6, 6 + 11, timing, timing + 5};
+    for (size_t i = 0; i < STITCH__COUNT(at); i++) {
+        int call = at[i];
         need_context();
         stitch_context *own = new_context(NULL), *shared = ctx; /* a context that may be lost */
         ctx = own;
         behaviour = FAULT;
         at_call = call;
         stitch_report_summary s = verify(few());
-        CHECK_INT(s.failed_stage, call < 10 ? STITCH_STAGE_CORRECT : STITCH_STAGE_TIME);
+        CHECK_INT(s.failed_stage, call < 18 ? STITCH_STAGE_CORRECT : STITCH_STAGE_TIME);
         CHECK_INT(s.status, STITCH_E_FAULT);
         CHECK_INT(s.timed, 0);
         CHECK_HAS(text, "FAILED");
