@@ -160,6 +160,8 @@ static bool dec_mma(ptx_parser *p)
     bool row = ptx_mod(p, "row"), col = ptx_mod(p, "col");
     m.satfinite = ptx_mod(p, "satfinite");
     const mat_type *d = element(p), *a = element(p), *b = element(p), *c = element(p);
+    if (d && d->bits == 64)
+        ptx_mod(p, "rn");
     if (!known || !row || !col || !d || !a || !b || !c || p->operand_count != 4 || m.k == 0 || m.k > STITCH__MMA_MAX_K)
         return ptx_refuse(p, "is not supported in this form");
     m.a = a->num;
@@ -240,6 +242,8 @@ static bool dec_wmma(ptx_parser *p)
             return ptx_refuse(p, "is not supported with these types");
         }
         uint32_t bits = m.d == STITCH__F64 ? 64 : 32;
+        if (bits == 64)
+            ptx_mod(p, "rn");
         if (p->operand_count != 4 || !fragment(p, &p->operands[0], true, bits, list, &n, &m.nd) ||
             !fragment(p, &p->operands[1], false, bits, list, &n, &m.na) ||
             !fragment(p, &p->operands[2], false, bits, list, &n, &m.nb) ||

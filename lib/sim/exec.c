@@ -320,6 +320,7 @@ static uint32_t sreg_value(const stitch__exec *x, stitch__sreg s, uint32_t lane)
     case STITCH__SREG_TOTAL_SMEM: return b->shared_end - STITCH__SIM_SHARED_START;
     case STITCH__SREG_ENVREG1: return (uint32_t)(stitch__grid_workspace(x) >> 32);
     case STITCH__SREG_ENVREG2: return (uint32_t)stitch__grid_workspace(x);
+    case STITCH__SREG_RESERVED_SMEM_1: return b->rank << 24 | STITCH__SIM_SHARED_RESERVED;
     case STITCH__SREG_CLUSTER_EXPLICIT: return cluster[0] * cluster[1] * cluster[2] > 1;
     default: return 0;
     }

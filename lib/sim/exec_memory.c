@@ -3,6 +3,7 @@
  * Loads and stores one lane at a time, with every check. The main loop comes here when its fast ways do not fit.
  */
 #include "sim/exec.h"
+#include "sim/job.h"
 
 static uint32_t first_used(uint32_t mask)
 {
@@ -26,7 +27,8 @@ static bool locate_shared(stitch__exec *x, const stitch__instr *in, uint64_t add
                        rank);
         return false;
     }
-    if (!b || !b->shared || offset < STITCH__SIM_SHARED_START || offset + (uint64_t)size > b->shared_end) {
+    uint32_t first = x->job->f->reserved_smem ? STITCH__SIM_SHARED_RESERVED : STITCH__SIM_SHARED_START;
+    if (!b || !b->shared || offset < first || offset + (uint64_t)size > b->shared_end) {
         stitch__report_bounds(x, in, lane, STITCH__SIM_SHARED, address, size, write, NULL, STITCH__SIM_OUT_OF_BOUNDS);
         return false;
     }

@@ -41,7 +41,8 @@
                                                         X(DYNAMIC_SMEM, "%dynamic_smem_size")                          \
                                                             X(TOTAL_SMEM, "%total_smem_size") X(ENVREG1, "%envreg1")   \
                                                                 X(ENVREG2, "%envreg2")                                 \
-                                                                    X(CLUSTER_EXPLICIT, "%is_explicit_cluster")
+                                                                    X(CLUSTER_EXPLICIT, "%is_explicit_cluster")        \
+                                                                        X(RESERVED_SMEM_1, "%reserved_smem_offset_1")
 
 typedef enum stitch__sreg {
 #define STITCH__SREG_ENUM(name, text) STITCH__SREG_##name,
@@ -210,6 +211,7 @@ struct stitch__sim_function {
     bool calls_pointer;
     bool prints;                     /* calls vprintf: its blocks run in order */
     bool may_talk;                   /* atomics, volatile, fences on global memory */
+    bool reserved_smem;              /* of entries: shared memory from STITCH__SIM_SHARED_RESERVED on is used */
     uint32_t *callees;
     size_t callee_count, callee_cap;
     size_t instr_total;

@@ -123,6 +123,11 @@ static bool block_begin(stitch__exec *x, stitch__block *b, uint64_t linear, stit
     memset(b->barrier, 0, sizeof(b->barrier));
     memset(b->released, 0, sizeof(b->released));
     memset(b->shared_init, 0, (b->shared_end / 64 + 2) * 8);
+    if (x->job->f->reserved_smem) { /* the toolkit's headers clear the bits that they need, and no others */
+        const uint32_t from = STITCH__SIM_SHARED_RESERVED, bytes = STITCH__SIM_SHARED_START - from;
+        memset(b->shared + from, 0, bytes);
+        memset(b->shared_init + from / 64, 0xff, bytes / 8);
+    }
     b->full = b->proxy_fence = stitch__tick(b);
     if (b->race.wrote)
         memset(b->race.wrote, 0, b->race.words * 8);

@@ -116,6 +116,7 @@ static void layout_shared(stitch__sim_module *m, uint8_t *seen, uint32_t *stack)
                     f->global_min = h->global_min;
                 if (h->sreg_at[STITCH__SREG_ENVREG1] || h->sreg_at[STITCH__SREG_ENVREG2])
                     f->info.grid_sync = true;
+                f->reserved_smem |= h->sreg_at[STITCH__SREG_RESERVED_SMEM_1] != 0;
                 if (g != k && h->info.refusal && !f->info.refusal)
                     f->info.refusal = h->info.refusal;
                 if (!h->has_body && !f->info.refusal) {

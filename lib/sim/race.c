@@ -200,7 +200,8 @@ bool stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block
                          uint32_t size, bool write, bool atomic)
 {
     bool raced = false;
-    if (!owner->race.w)
+    /* What the toolkit's headers do in reserved memory is not the kernel's: all lanes store one value there. */
+    if (!owner->race.w || offset < STITCH__SIM_SHARED_START)
         return false;
     uint64_t mine = key_of(x, lane) | (atomic ? STITCH__KEY_ATOMIC : 0);
     uint32_t pc = stitch__pc(x, in), from = offset >> x->shared_shift, to = (offset + size - 1) >> x->shared_shift;

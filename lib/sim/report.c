@@ -143,7 +143,12 @@ static void name_shared(const stitch__exec *x, stitch__sim_report *r, uint64_t a
         else if (v->offset <= offset && (!best || v->offset > best->offset))
             best = v;
     }
-    if (dynamic && offset >= end) {
+    if (f->reserved_smem && offset < STITCH__SIM_SHARED_START) {
+        snprintf(r->buffer, sizeof(r->buffer), "reserved shared memory");
+        r->buffer_size = STITCH__SIM_SHARED_START - STITCH__SIM_SHARED_RESERVED;
+        r->offset = offset - STITCH__SIM_SHARED_RESERVED;
+        r->distance = (int64_t)offset - STITCH__SIM_SHARED_START;
+    } else if (dynamic && offset >= end) {
         uint32_t start = (end + f->dynamic_align - 1) / f->dynamic_align * f->dynamic_align;
         snprintf(r->buffer, sizeof(r->buffer), "dynamic shared array %s", plain_name(dynamic->name));
         r->buffer_size = x->launch->dynamic_shared;

@@ -30,6 +30,9 @@
 #define STITCH__SIM_SHARED_MAX    (227u * 1024u)        /* bytes a block can have */
 #define STITCH__SIM_PARAM_MAX     32764u
 
+/* What %reserved_smem_offset_1 gives: the bytes from here to the first shared one of a block are cooperative groups'. */
+#define STITCH__SIM_SHARED_RESERVED 64u
+
 /* ---- modules ----------------------------------------------------------------------------------------------------- */
 
 typedef struct stitch__sim_module stitch__sim_module;
