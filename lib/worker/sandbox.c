@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -39,6 +40,17 @@ static bool limit(int what, rlim_t most)
     return setrlimit(what, &now) == 0;
 }
 
+/* A worker of root is root without its privileges. The files that belong to root are another matter: see Landlock. */
+static bool drop_capabilities(void)
+{
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct none[2] = {{0}};
+
+    for (int cap = 0; cap < 64; cap++) /* those that the kernel does not know, or that were not held, do not matter */
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    return syscall(SYS_capset, &head, none) == 0;
+}
+
 void stitch__sandbox_limits(stitch__buf *applied)
 {
     /* No limit of the address space: the driver reserves terabytes of it. None of the number of processes: it counts
@@ -48,8 +60,8 @@ void stitch__sandbox_limits(stitch__buf *applied)
     good = limit(RLIMIT_NOFILE, 4096) && good;
     (void)signal(SIGXFSZ, SIG_IGN); /* the worker's own process: main.c is all there is in it */
     (void)signal(SIGPIPE, SIG_IGN);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
-        note(applied, "no new privileges");
+    if (drop_capabilities() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
+        note(applied, "no privileges");
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
         good = false;
     if (good)

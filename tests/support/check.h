@@ -101,7 +101,7 @@ __attribute__((noreturn, unused)) static void check__skipped(const char *why)
         err = NULL;                                                                                                    \
     } while (0)
 
-static int check__main(int argc, char **argv, const check_test *tests, int count)
+__attribute__((unused)) static int check__main(int argc, char **argv, const check_test *tests, int count)
 {
     volatile int failed = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Not a test of the suite: injects many random faults into workers while this process works on the same device, and
+ * counts lost reports and damage. Prints a table; the exit code is 0 if there was neither.
+ *
+ * usage: fault_campaign [COUNT [SEED]]      (default: 1000 faults, seed 1; STITCH_TEST_DEVICE names the device)
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "verify_tasks.h"
+#include "worker/worker.h"
+
+enum { N = 4099, HANG_MS = 400, LONG_MS = 60000, PINGS = 2000 };
+
+typedef enum want { WANT_FAULT, WANT_TIMEOUT, WANT_RIGHT, WANT_FAILURE, WANT_KILLED } want;
+
+#define GOOD "y[i] = a[i] * x[i] + b[i]; "
+
+static struct kind {
+    const char *name, *body, *before; /* before: device code in front of the kernel */
+    want want;
+    bool not_simulated; /* the simulator refuses it */
+    bool skip;          /* it does not compile here */
+    stitch_program *program;
+    int count, reported, as_wanted, right, lost;
+    double worst_ms, sum_ms;
+    char example[160];
+} kinds[] = {
+    {.name = "illegal address, write", .body = GOOD "if (i == 3) *(volatile float *)0x10 = 1;"},
+    {.name = "illegal address, read", .body = GOOD "y[i] += ((const volatile float *)y)[i + (1ll << 40)];"},
+    {.name = "far past an output", .body = GOOD "y[i + (1ll << 36)] = 1;"},
+    {.name = "misaligned address", .body = GOOD "*(volatile int *)((char *)y + 4 * i + 1) = 1;"},
+    {.name = "trap", .body = GOOD "if (i == 77) __trap();"},
+    {.name = "assert",
+     .body = GOOD "if (i == 5) __assertfail(\"no\", \"program.cu\", 1, \"k\", 1);",
+     .before =
+         "extern \"C\" __device__ void __assertfail(const char *, const char *, unsigned, const char *, size_t);\n"},
+    {.name = "null function", .body = GOOD "if (i == 5) ((void (*)())(x[0] > 1e30f ? 8 : 0))();"},
+    {.name = "stack overflow",
+     .body = GOOD "if (i == 0) y[i] = deep(1 << 24, x);",
+     .before = "__device__ __noinline__ float deep(int n, const float *x)\n{\n    volatile float pad[64];\n"
+               "    pad[n % 64] = x[n % 64];\n    return n ? deep(n - 1, x) + pad[(n + 1) % 64] : 0;\n}\n",
+     .want = WANT_FAILURE},
+    {.name = "endless kernel", .body = "y[i] = 0; while (((volatile float *)y)[i] == 0) { }", .want = WANT_TIMEOUT},
+    {.name = "barrier that hangs",
+     .body = "__shared__ volatile int go; go = 0; __syncthreads(); while (!go) { } y[i] = 1;",
+     .want = WANT_TIMEOUT},
+    {.name = "heap until it is empty",
+     .not_simulated = true,
+     .body = GOOD "for (int k = 0; k < 100; k++) { char *p = (char *)malloc(1 << 20); if (p) p[i % 99] = 1; }",
+     .want = WANT_RIGHT},
+    {.name = "printf flood",
+     .body = GOOD "for (int k = 0; k < 50; k++) printf(\"flood %d %d\\n\", i, k);",
+     .want = WANT_RIGHT},
+    {.name = "killed at a random time",
+     .body = GOOD "for (volatile int k = 0; k < 20000; k++) { }",
+     .want = WANT_KILLED},
+    {.name = "no fault", .body = GOOD, .want = WANT_RIGHT},
+};
+
+static stitch__device *dev;
+static uint64_t state;
+
+static uint64_t next(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static double now_ms(void)
+{
+    return (double)stitch__now_ns() / 1e6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double quantile(double *values, size_t count, double q)
+{
+    qsort(values, count, sizeof(*values), by_value);
+    return count ? values[(size_t)(q * (double)(count - 1))] : 0;
+}
+
+/* ---- this process's own work ------------------------------------------------------------------------------------- */
+
+static atomic_bool stop;
+static atomic_long own_runs, own_wrong;
+
+/* Fills memory on the device, copies it and compares, over and over, in a stream of its own. */
+static void *own_work(void *unused)
+{
+    enum { BYTES = 1 << 20 };
+    static unsigned char host[BYTES];
+    CUdeviceptr a = 0, b = 0;
+    CUstream stream = NULL;
+    bool good = stitch__device_enter(dev, NULL) == STITCH_OK &&
+                dev->drv->StreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+                dev->drv->MemAlloc(&a, BYTES) == CUDA_SUCCESS && dev->drv->MemAlloc(&b, BYTES) == CUDA_SUCCESS;
+    stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
+    stitch_dist dist = {.kind = STITCH_DIST_NORMAL};
+    float first = 0;
+
+    (void)unused;
+    info.name = "own";
+    info.dtype = STITCH_DTYPE_F32;
+    info.rank = 1;
+    info.elements = BYTES / 4;
+    info.shape[0] = BYTES / 4;
+    info.bytes = BYTES;
+    while (good && !atomic_load(&stop)) {
+        /* A kernel with a known result: the generator of the library, always with the same seed. */
+        good = dev->drv->MemsetD8Async(a, 0xff, BYTES, stream) == CUDA_SUCCESS &&
+               stitch__generate_device(dev, stream, &info, &dist, 1, 42, 0, a, NULL) == STITCH_OK &&
+               dev->drv->MemcpyDtoDAsync(b, a, BYTES, stream) == CUDA_SUCCESS &&
+               dev->drv->StreamSynchronize(stream) == CUDA_SUCCESS &&
+               dev->drv->MemcpyDtoH(host, b, BYTES) == CUDA_SUCCESS;
+        float now[2];
+        memcpy(now, host, sizeof(now));
+        if (atomic_load(&own_runs) == 0)
+            first = now[1];
+        if (!good || now[1] != first || now[0] == now[1])
+            atomic_fetch_add(&own_wrong, 1);
+        atomic_fetch_add(&own_runs, 1);
+        if (dev->info.simulated)
+            usleep(20000); /* it shares the CPU with the workers */
+    }
+    if (!good)
+        atomic_fetch_add(&own_wrong, 1);
+    stitch__mem_free(dev, a);
+    stitch__mem_free(dev, b);
+    if (stream)
+        dev->drv->StreamDestroy(stream);
+    stitch__device_leave(dev);
+    return NULL;
+}
+
+/* ---- one fault --------------------------------------------------------------------------------------------------- */
+
+typedef struct killer {
+    int pid;
+    unsigned delay_us;
+} killer;
+
+static void *kill_later(void *argument)
+{
+    killer *k = argument;
+    usleep(k->delay_us);
+    kill(k->pid, SIGKILL);
+    return NULL;
+}
+
+static float expected[N];
+
+static int run_one(stitch__worker *w, stitch_task *t, struct kind *k, bool *right, int *code, stitch_error **why)
+{
+    const stitch__load load = {0xaa, 0};
+    const stitch__run run = {0, 0xff, -1, 0, 0};
+    stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
+    stitch__prepared prepared;
+    stitch__candidate c = {0};
+    CUdeviceptr into[4] = {0};
+    static float y[N];
+    int rc = stitch__worker_open(w, &scope, t, k->program, &c, &err);
+
+    *code = STITCH_OK;
+    if (!rc)
+        rc = stitch__mem_alloc(dev, sizeof(y), "y", &into[3], &err);
+    if (!rc)
+        rc = c.ops->load(c.self, &scope, &load, code, why, &err);
+    if (!rc && !*code)
+        rc = c.ops->fill_weights(c.self, &scope, 11, &err);
+    if (!rc && !*code)
+        rc = c.ops->fill_inputs(c.self, &scope, 12, NULL, &err);
+    if (!rc && !*code)
+        rc = c.ops->prepare(c.self, &scope, &prepared, code, why, &err);
+    if (k->want == WANT_TIMEOUT)
+        scope = stitch__scope_make(ctx, NULL, HANG_MS);
+    if (!rc && !*code)
+        rc = c.ops->run(c.self, &scope, &run, code, why, &err);
+    if (!rc && !*code)
+        rc = c.ops->fetch(c.self, &scope, 0, into, &err);
+    if (!rc && !*code) {
+        CHECK_INT(dev->drv->MemcpyDtoH(y, into[3], sizeof(y)), 0);
+        *right = memcmp(y, expected, sizeof(y)) == 0;
+    }
+    if (c.ops)
+        c.ops->close(c.self);
+    stitch__mem_free(dev, into[3]);
+    return rc;
+}
+
+static double fresh_ms[100000];
+static size_t fresh_count;
+
+static void inject(stitch_task *t, struct kind *k)
+{
+    stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
+    static bool after_fault;
+    stitch__worker *w = NULL;
+    stitch_error *why = NULL;
+    pthread_t thread;
+    killer job;
+    bool right = false, killing = false;
+    int code = STITCH_OK;
+    double start = now_ms(), begun;
+
+    int rc = stitch__worker_acquire(ctx, &scope, NULL, &w, &err);
+    if (after_fault && !rc && fresh_count < STITCH__COUNT(fresh_ms))
+        fresh_ms[fresh_count++] = now_ms() - start;
+    begun = now_ms();
+    if (!rc) {
+        if (k->want == WANT_KILLED) {
+            job = (killer){stitch__worker_pid(w), (unsigned)(next() % 60000)};
+            killing = pthread_create(&thread, NULL, kill_later, &job) == 0;
+        }
+        rc = run_one(w, t, k, &right, &code, &why);
+        if (killing)
+            pthread_join(thread, NULL); /* until then nobody reaps it: the number is still its own */
+    }
+    double ms = now_ms() - begun;
+    bool reported = code ? *stitch_error_message(why) : rc ? *stitch_error_message(err) : true;
+    bool good = k->want == WANT_FAULT     ? code == STITCH_E_FAULT
+                : k->want == WANT_TIMEOUT ? code == STITCH_E_TIMEOUT || (dev->info.simulated && code)
+                : k->want == WANT_RIGHT   ? (!rc && !code && right) || (k->not_simulated && dev->info.simulated && code)
+                : k->want == WANT_FAILURE ? !rc && code
+                                          : code == STITCH_E_FAULT || rc == STITCH_E_IO || (!rc && !code && right);
+    k->count++;
+    k->reported += reported && w;
+    k->as_wanted += good;
+    k->right += !rc && !code && right;
+    k->sum_ms += ms;
+    k->worst_ms = ms > k->worst_ms ? ms : k->worst_ms;
+    if (!good || !*k->example)
+        snprintf(k->example, sizeof(k->example), "%.120s",
+                 code    ? stitch_error_message(why)
+                 : rc    ? stitch_error_message(err)
+                 : right ? ""
+                         : "wrong results");
+    if (!good && k->as_wanted + 5 > k->count)
+        printf("unexpected, %s: rc %d, code %d: %s\n", k->name, rc, code, k->example);
+    after_fault = w && stitch__worker_lost(w);
+    stitch_error_free(why);
+    stitch_error_free(err);
+    err = NULL;
+    stitch__worker_release(w, true);
+}
+
+/* ---- the campaign ------------------------------------------------------------------------------------------------ */
+
+static void compile_kinds(stitch_task *t)
+{
+    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    options.arch = device.arch;
+    for (size_t i = 0; i < STITCH__COUNT(kinds); i++) {
+        struct kind *k = &kinds[i];
+        char source[3000];
+        snprintf(source, sizeof(source), "%s" VECTOR_KERNEL("float", "%s"), k->before ? k->before : "", k->body);
+        CHECK_OK(stitch_program_parse(ctx, source, VECTOR_PLAN, NULL, &k->program, &err));
+        CHECK_OK(stitch_program_validate(k->program, stitch_task_interface(t), device.arch, &err));
+        if (stitch_program_compile(k->program, &options, NULL, &err)) {
+            printf("left out, does not compile: %s: %.300s\n", k->name, stitch_error_message(err));
+            k->skip = true;
+        }
+    }
+}
+
+static void take_expected(stitch_task *t, bool check)
+{
+    stitch__runner_options options = {0};
+    stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
+    const stitch__load load = {-1, 0};
+    const stitch__run run = {0, 0xff, -1, 0, 0};
+    stitch__prepared prepared;
+    stitch__runner *r = NULL;
+    stitch_error *why = NULL;
+    float y[N];
+    int code;
+
+    CHECK_OK(stitch__runner_open(t, kinds[STITCH__COUNT(kinds) - 1].program, dev, &options, &r, &err));
+    stitch__candidate c = stitch__runner_candidate(r);
+    CHECK_OK(c.ops->load(c.self, &scope, &load, &code, &why, &err));
+    CHECK_OK(c.ops->fill_weights(c.self, &scope, 11, &err));
+    CHECK_OK(c.ops->fill_inputs(c.self, &scope, 12, NULL, &err));
+    CHECK_OK(c.ops->prepare(c.self, &scope, &prepared, &code, &why, &err));
+    CHECK_OK(c.ops->run(c.self, &scope, &run, &code, &why, &err));
+    CHECK_INT(code, STITCH_OK);
+    CHECK_INT(dev->drv->MemcpyDtoH(y, stitch__runner_set(r, 0)[3], sizeof(y)), 0);
+    if (check)
+        CHECK(memcmp(y, expected, sizeof(y)) == 0);
+    memcpy(expected, y, sizeof(y));
+    c.ops->close(c.self);
+}
+
+static void measure_pings(void)
+{
+    static double us[PINGS];
+    stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
+    stitch__worker *w = NULL;
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    for (int i = 0; i < PINGS; i++) {
+        int64_t start = stitch__now_ns();
+        CHECK_OK(stitch__worker_ping(w, &scope, &err));
+        us[i] = (double)(stitch__now_ns() - start) / 1000;
+    }
+    double median = quantile(us, PINGS, 0.5), high = quantile(us, PINGS, 0.99);
+    printf("worker: %s\nempty request: median %.1f us, 99 %%: %.1f us\n", stitch__worker_sandbox(w), median, high);
+    stitch__worker_release(w, true);
+}
+
+static int campaign(long count)
+{
+    stitch_task *t = vector_task();
+    pthread_t thread;
+    long total = 0, reported = 0, as_wanted = 0;
+
+    compile_kinds(t);
+    take_expected(t, false);
+    measure_pings();
+    CHECK_INT(pthread_create(&thread, NULL, own_work, NULL), 0);
+    double start = now_ms();
+    for (long i = 0; i < count;) {
+        struct kind *k = &kinds[next() % STITCH__COUNT(kinds)];
+        if (k->skip)
+            continue;
+        inject(t, k);
+        i++;
+    }
+    double seconds = (now_ms() - start) / 1000;
+    take_expected(t, true);
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+    printf("\n| fault | injected | reported | as expected | mean time | slowest | example "
+           "|\n|---|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < STITCH__COUNT(kinds); i++) {
+        struct kind *k = &kinds[i];
+        total += k->count;
+        reported += k->reported;
+        as_wanted += k->as_wanted;
+        if (k->count)
+            printf("| %s | %d | %d | %d | %.1f ms | %.1f ms | %s |\n", k->name, k->count, k->reported, k->as_wanted,
+                   k->sum_ms / k->count, k->worst_ms, k->example);
+        stitch_program_free(k->program);
+    }
+    printf("\n%ld injected in %.1f s: %ld reports lost, %ld not as expected\n", total, seconds, total - reported,
+           total - as_wanted);
+    printf("fresh worker after a fault: median %.1f ms, 99 %%: %.1f ms, of %zu\n", quantile(fresh_ms, fresh_count, 0.5),
+           quantile(fresh_ms, fresh_count, 0.99), fresh_count);
+    printf("own work meanwhile: %ld runs, %ld wrong\n", atomic_load(&own_runs), atomic_load(&own_wrong));
+    stitch_task_free(t);
+    return total == reported && total == as_wanted && own_wrong == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    long count = argc > 1 ? atol(argv[1]) : 1000;
+    int how = setjmp(check__out), rc = 1;
+
+    state = argc > 2 ? strtoull(argv[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1 : 0x9e3779b97f4a7c15u;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (how == 0) {
+        need_device();
+        printf("%s%s\n", device.simulated ? "simulated " : "", device.name);
+        CHECK_OK(stitch__device_get(ctx, &dev, &err));
+        CHECK_OK(stitch__device_enter(dev, &err));
+        rc = campaign(count);
+        stitch__device_leave(dev);
+    } else if (how == 2) {
+        printf("skipped: %s\n", check__skip);
+    }
+    stitch_context_free(ctx);
+    return rc;
+}

@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A candidate in a worker process, on a real or a simulated device: the same bits as in this process, and whatever
+ * happens to the worker, this process and its own work on the device go on.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <stitch/model.h>
+
+#include "verify_tasks.h"
+#include "worker/worker.h"
+
+enum { COUNT = 3, N = 4099 };
+
+static stitch__device *dev;
+static const stitch__worker_options probing = {.executable = STITCH_TEST_WORKER};
+
+static void need_worker(void)
+{
+    need_device();
+    CHECK_INT(unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+}
+
+static stitch__scope scope_of(int64_t ms)
+{
+    return stitch__scope_make(ctx, NULL, ms);
+}
+
+/* Compiled and checked, as a verification has it when it opens a worker. */
+static stitch_program *make_program(stitch_task *t, const char *body)
+{
+    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    stitch_program *p = NULL;
+    char source[2000];
+    snprintf(source, sizeof(source), VECTOR_KERNEL("float", "%s"), body);
+    options.arch = device.arch;
+    CHECK_OK(stitch_program_parse(ctx, source, VECTOR_PLAN, NULL, &p, &err));
+    CHECK_OK(stitch_program_validate(p, stitch_task_interface(t), device.arch, &err));
+    CHECK_OK(stitch_program_compile(p, &options, NULL, &err));
+    return p;
+}
+
+static const char good[] = "y[i] = a[i] * x[i] + b[i];";
+
+/* ---- a candidate, wherever it is --------------------------------------------------------------------------------- */
+
+typedef struct results {
+    uint64_t hashes[2][4];
+    float y[2][N];
+    stitch__prepared prepared;
+    double us;
+} results;
+
+/* Everything that a verification does, in its order; *code ends it. */
+static int drive(stitch__candidate c, const stitch__scope *scope, results *out, int *code, stitch_error **why)
+{
+    static const stitch__variant large = {.scale = 64};
+    const stitch__load load = {0xaa, 0};
+    CUdeviceptr into[4] = {0};
+    int rc = STITCH_OK;
+
+    memset(out, 0, sizeof(*out));
+    *code = STITCH_OK;
+    CHECK_OK(stitch__mem_alloc(dev, sizeof(out->y[0]), "y of the verifier", &into[3], &err));
+#define DO(call)                                                                                                       \
+    if (!rc && !*code)                                                                                                 \
+    rc = (call)
+    DO(c.ops->load(c.self, scope, &load, code, why, &err));
+    DO(c.ops->fill_weights(c.self, scope, 11, &err));
+    DO(c.ops->fill_inputs(c.self, scope, 12, NULL, &err));
+    DO(c.ops->hash(c.self, scope, 99, true, out->hashes[0], &err));
+    DO(c.ops->clear_states(c.self, scope, 0, &err));
+    DO(c.ops->prepare(c.self, scope, &out->prepared, code, why, &err));
+    for (int set = 0; set < 2; set++) {
+        stitch__run run = {set, 0xff, -1, set, 0};
+        if (set)
+            DO(c.ops->fill_inputs(c.self, scope, 13, &large, &err));
+        DO(c.ops->run(c.self, scope, &run, code, why, &err));
+        DO(c.ops->fetch(c.self, scope, set, into, &err));
+        if (!rc && !*code)
+            CHECK_INT(dev->drv->MemcpyDtoH(out->y[set], into[3], sizeof(out->y[0])), 0);
+    }
+    DO(c.ops->hash(c.self, scope, 99, true, out->hashes[1], &err));
+    if (!device.simulated) {
+        stitch__run run = {0, 0xff, -1, 0, 64 << 20};
+        DO(c.ops->timed_run(c.self, scope, &run, &out->us, code, why, &err));
+    }
+#undef DO
+    stitch__mem_free(dev, into[3]);
+    return rc;
+}
+
+static results in_process(stitch_task *t, stitch_program *p)
+{
+    stitch__runner_options options = {0};
+    stitch__scope scope = scope_of(60000);
+    stitch__runner *r = NULL;
+    stitch_error *why = NULL;
+    results out;
+    int code;
+
+    CHECK_OK(stitch__device_enter(dev, &err));
+    CHECK_OK(stitch__runner_open(t, p, dev, &options, &r, &err));
+    CHECK_OK(drive(stitch__runner_candidate(r), &scope, &out, &code, &why));
+    CHECK_INT(code, STITCH_OK);
+    stitch__runner_close(r);
+    stitch__device_leave(dev);
+    return out;
+}
+
+/* `fail`: the program is expected to; its failure comes back in *code and *why. */
+static results in_worker(stitch__worker *w, stitch_task *t, stitch_program *p, int64_t ms, int *code,
+                         stitch_error **why)
+{
+    stitch__scope scope = scope_of(ms);
+    stitch__candidate c;
+    results out;
+
+    CHECK_OK(stitch__device_enter(dev, &err));
+    CHECK_OK(stitch__worker_open(w, &scope, t, p, &c, &err));
+    CHECK_OK(drive(c, &scope, &out, code, why));
+    c.ops->close(c.self);
+    stitch__device_leave(dev);
+    return out;
+}
+
+static bool same_results(const results *a, const results *b)
+{
+    return memcmp(a->hashes, b->hashes, sizeof(a->hashes)) == 0 && memcmp(a->y, b->y, sizeof(a->y)) == 0 &&
+           a->prepared.launches == b->prepared.launches && a->prepared.steps == b->prepared.steps &&
+           a->prepared.workspace_bytes == b->prepared.workspace_bytes;
+}
+
+TEST(the_same_bits_as_in_this_process)
+{
+    stitch_error *why = NULL;
+    stitch__worker *w = NULL;
+    results here, there;
+    int code;
+
+    need_worker();
+    stitch_task *t = vector_task();
+    stitch_program *p = make_program(t, good);
+    stitch__scope scope = scope_of(60000);
+    here = in_process(t, p);
+    CHECK(here.hashes[0][0] && here.y[0][0] != here.y[1][0]);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    printf("# %s: %s\n", stitch__worker_path(w), stitch__worker_sandbox(w));
+    for (int i = 0; i < 3; i++) { /* one program after the other in the same process */
+        there = in_worker(w, t, p, 60000, &code, &why);
+        CHECK_INT(code, STITCH_OK);
+        CHECK(same_results(&here, &there));
+        CHECK(device.simulated || there.us > 0);
+    }
+    int pid = stitch__worker_pid(w);
+    stitch__worker_release(w, true);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    CHECK_INT(stitch__worker_pid(w), pid);
+    stitch__worker_release(w, true);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+/* Data that is set, recorded or in a file of weights goes to the worker, too. */
+TEST(data_of_tensors)
+{
+    stitch_error *why = NULL;
+    stitch__worker *w = NULL;
+    results here, there;
+    float *x = malloc(N * sizeof(*x));
+    char path[] = "/tmp/stitch-test-XXXXXX";
+    int code, fd;
+
+    need_worker();
+    stitch_task *t = vector_task();
+    stitch_program *p = make_program(t, good);
+    stitch__scope scope = scope_of(60000);
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i % 17) - 8;
+    CHECK_OK(stitch_task_set_data(t, "x", x, N * sizeof(*x), &err));
+    stitch_tensor_info infos[2];
+    for (size_t i = 0; i < 2; i++) {
+        infos[i].struct_size = sizeof(infos[i]);
+        CHECK_INT(stitch_interface_tensor(stitch_task_interface(t), 1 + i, &infos[i]), 0);
+    }
+    CHECK((fd = mkstemp(path)) >= 0);
+    close(fd);
+    const void *const data[2] = {x, x};
+    CHECK_OK(stitch__safetensors_write(ctx, path, infos, data, 2, &err));
+    CHECK_OK(stitch_task_set_weights_file(t, path, &err));
+    here = in_process(t, p);
+    CHECK(here.y[0][1] == x[1] * x[1] + x[1]);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    there = in_worker(w, t, p, 60000, &code, &why);
+    CHECK_INT(code, STITCH_OK);
+    CHECK(same_results(&here, &there));
+    stitch__worker_release(w, true);
+    unlink(path);
+    free(x);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+/* Outputs larger than the memory that they come through. */
+TEST(large_outputs)
+{
+    static const char *const one[] = {"1"}, *const big[] = {"4 * N"}, *const three[] = {"3"};
+    static const char plan[] =
+        "{\"stitch\":1,\"run\":[{\"fill\":{\"buffer\":\"y\",\"value\":7}},{\"fill\":{\"buffer\":\"z\",\"value\":5}}]}";
+    stitch_dist range = {.kind = STITCH_DIST_RANDINT, .a = 0, .b = 9};
+    const stitch__load load = {-1, 0};
+    const stitch__run run = {0, 0xff, -1, 0, 0};
+    stitch__prepared prepared;
+    stitch_error *why = NULL;
+    stitch__worker *w = NULL;
+    stitch__candidate c;
+    CUdeviceptr into[3] = {0};
+    stitch_program *p = NULL;
+    stitch_task *t = NULL;
+    uint64_t bytes = 4 * 9000001ull;
+    int code;
+
+    need_worker();
+    stitch__scope scope = scope_of(60000);
+    CHECK_OK(stitch_task_new(ctx, "large", &t, &err));
+    CHECK_OK(stitch_task_set_dim(t, "N", 9000001, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_INPUT, "x", STITCH_DTYPE_U8, 1, one, &range, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, "y", STITCH_DTYPE_U8, 1, big, NULL, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, "z", STITCH_DTYPE_I32, 1, three, NULL, &err));
+    CHECK_OK(stitch_program_parse(ctx, "__global__ void unused() {}", plan, NULL, &p, &err));
+    CHECK_OK(stitch_program_validate(p, stitch_task_interface(t), device.arch, &err));
+    CHECK_OK(stitch__device_enter(dev, &err));
+    CHECK_OK(stitch__mem_alloc(dev, bytes, "y", &into[1], &err));
+    CHECK_OK(stitch__mem_alloc(dev, 12, "z", &into[2], &err));
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    CHECK_OK(stitch__worker_open(w, &scope, t, p, &c, &err));
+    CHECK_OK(c.ops->load(c.self, &scope, &load, &code, &why, &err));
+    CHECK_INT(code, STITCH_OK);
+    CHECK_OK(c.ops->fill_inputs(c.self, &scope, 1, NULL, &err));
+    CHECK_OK(c.ops->prepare(c.self, &scope, &prepared, &code, &why, &err));
+    CHECK_INT(code, STITCH_OK);
+    CHECK_OK(c.ops->run(c.self, &scope, &run, &code, &why, &err));
+    CHECK_INT(code, STITCH_OK);
+    int64_t start = stitch__now_ns();
+    CHECK_OK(c.ops->fetch(c.self, &scope, 0, into, &err));
+    printf("# %.1f MB of outputs in %.1f ms\n", (double)bytes / 1e6, (double)(stitch__now_ns() - start) / 1e6);
+    unsigned char *y = malloc(bytes);
+    int32_t z[3];
+    CHECK_INT(dev->drv->MemcpyDtoH(y, into[1], bytes), 0);
+    CHECK_INT(dev->drv->MemcpyDtoH(z, into[2], sizeof(z)), 0);
+    for (uint64_t i = 0; i < bytes; i++)
+        if (y[i] != 7)
+            FAIL("byte %" PRIu64 " is %d", i, y[i]);
+    CHECK(z[0] == 5 && z[1] == 5 && z[2] == 5);
+    free(y);
+    c.ops->close(c.self);
+    stitch__worker_release(w, true);
+    stitch__mem_free(dev, into[1]);
+    stitch__mem_free(dev, into[2]);
+    stitch__device_leave(dev);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
+
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder && readdir(folder))
+        count++;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* Every fault ends its worker; the report comes, the next worker works, and nothing piles up. */
+TEST(faults_in_a_row)
+{
+    static const char *const bodies[] = {
+        "y[i] = a[i] * x[i] + b[i]; if (i == 3) *(volatile float *)0x10 = 1;",
+        "y[i] = a[i] * x[i] + b[i]; if (i == 3) __trap();",
+        "y[i] = a[i] * x[i] + b[i]; y[i + (1 << 26)] = 1;",
+    };
+    const char *text = getenv("STITCH_TEST_FAULTS");
+    int faults, after_first = 0, code;
+    stitch__worker *w = NULL;
+    stitch_program *bad[STITCH__COUNT(bodies)];
+
+    need_worker();
+    faults = text ? atoi(text) : device.simulated ? 200 : 12;
+    stitch_task *t = vector_task();
+    stitch_program *p = make_program(t, good);
+    results here = in_process(t, p);
+    for (size_t i = 0; i < STITCH__COUNT(bodies); i++)
+        bad[i] = make_program(t, bodies[i]);
+    int64_t start = stitch__now_ns();
+    for (int i = 0; i < faults; i++) {
+        stitch__scope scope = scope_of(60000);
+        stitch_error *why = NULL;
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+        (void)in_worker(w, t, bad[(size_t)i % STITCH__COUNT(bad)], 60000, &code, &why);
+        CHECK_INT(code, STITCH_E_FAULT);
+        CHECK(*stitch_error_message(why) && !strstr(stitch_error_message(why), "this process"));
+        stitch_error_free(why);
+        CHECK(stitch__worker_lost(w));
+        stitch__worker_release(w, true);
+        if (i == 1)
+            after_first = count_descriptors();
+    }
+    printf("# %d faults, %.1f ms each\n", faults, (double)(stitch__now_ns() - start) / 1e6 / faults);
+    CHECK(faults < 2 || count_descriptors() <= after_first);
+    stitch__scope scope = scope_of(60000);
+    stitch_error *why = NULL;
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    results there = in_worker(w, t, p, 60000, &code, &why);
+    CHECK_INT(code, STITCH_OK);
+    CHECK(same_results(&here, &there));
+    results again = in_process(t, p);
+    CHECK(same_results(&here, &again));
+    stitch__worker_release(w, true);
+    for (size_t i = 0; i < STITCH__COUNT(bad); i++)
+        stitch_program_free(bad[i]);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+TEST(an_endless_kernel)
+{
+    stitch__worker *w = NULL;
+    stitch_error *why = NULL;
+    int code;
+
+    need_worker();
+    stitch_task *t = vector_task();
+    stitch_program *p = make_program(t, "y[i] = 0; while (((volatile float *)y)[i] == 0) { }");
+    stitch__scope scope = scope_of(60000);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    int64_t start = stitch__now_ns();
+    (void)in_worker(w, t, p, 1500, &code, &why);
+    CHECK(stitch__now_ns() - start < 4000 * 1000000ll);
+    if (code == STITCH_E_FAULT) /* the simulator's budget may be spent before */
+        CHECK(device.simulated);
+    else
+        CHECK_INT(code, STITCH_E_TIMEOUT);
+    CHECK_HAS(stitch_error_message(why), "program");
+    CHECK(stitch__worker_lost(w));
+    stitch_error_free(why);
+    stitch__worker_release(w, true);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+/* Killed from outside at every step. */
+TEST(killed_at_any_point)
+{
+    stitch_error *why = NULL;
+    const stitch__load load = {-1, 0};
+    const stitch__run run = {0, 0xff, -1, 0, 0};
+    stitch__prepared prepared;
+    uint64_t hashes[4];
+    CUdeviceptr into[4] = {0};
+    int code = 0, rc;
+
+    need_worker();
+    stitch_task *t = vector_task();
+    stitch_program *p = make_program(t, good);
+    CHECK_OK(stitch__device_enter(dev, &err));
+    CHECK_OK(stitch__mem_alloc(dev, N * 4, "y", &into[3], &err));
+    for (int step = 0; step < 9; step++) {
+        stitch__scope scope = scope_of(30000);
+        stitch__worker *w = NULL;
+        stitch__candidate c = {0};
+        code = STITCH_OK;
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+#define AT(number, call)                                                                                               \
+    if (step == number)                                                                                                \
+        kill(stitch__worker_pid(w), SIGKILL);                                                                          \
+    if (step >= number)                                                                                                \
+        rc = (call);
+        AT(0, stitch__worker_ping(w, &scope, &err))
+        AT(1, stitch__worker_open(w, &scope, t, p, &c, &err))
+        AT(2, c.ops->load(c.self, &scope, &load, &code, &why, &err))
+        AT(3, c.ops->fill_weights(c.self, &scope, 1, &err))
+        AT(4, c.ops->fill_inputs(c.self, &scope, 1, NULL, &err))
+        AT(5, c.ops->prepare(c.self, &scope, &prepared, &code, &why, &err))
+        AT(6, c.ops->run(c.self, &scope, &run, &code, &why, &err))
+        AT(7, c.ops->hash(c.self, &scope, 1, true, hashes, &err))
+        AT(8, c.ops->fetch(c.self, &scope, 0, into, &err))
+#undef AT
+        bool candidates = step == 2 || step == 5 || step == 6;
+        CHECK_INT(rc, candidates ? STITCH_OK : STITCH_E_IO);
+        CHECK_INT(code, candidates ? STITCH_E_FAULT : STITCH_OK);
+        CHECK_HAS(stitch_error_message(candidates ? why : err), "died by signal 9 (killed) while");
+        stitch_error_free(err);
+        stitch_error_free(why);
+        err = why = NULL;
+        if (c.ops)
+            c.ops->close(c.self);
+        stitch__worker_release(w, true);
+    }
+    stitch__mem_free(dev, into[3]);
+    stitch__device_leave(dev);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+/* ---- confinement ------------------------------------------------------------------------------------------------- */
+
+static void ask(stitch__worker *w, const char *question, const char *want)
+{
+    stitch__scope scope = scope_of(30000);
+    char *answer = NULL;
+    CHECK_OK(stitch__worker_probe(w, &scope, question, &answer, &err));
+    printf("# %.60s: %.60s\n", question, answer);
+    CHECK_STR(answer, want);
+    stitch_free(answer);
+}
+
+TEST(confined)
+{
+    stitch__scope scope = scope_of(60000);
+    stitch__worker *w = NULL;
+    char question[300], *answer = NULL;
+
+    need_worker();
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &probing, &w, &err));
+    const char *sandbox = stitch__worker_sandbox(w);
+    printf("# %s\n", sandbox);
+    if (strstr(sandbox, "landlock ") && !strstr(sandbox, "no landlock")) {
+        ask(w, "write /tmp/stitch-worker-was-here", "refused");
+        ask(w, "write /dev/shm/stitch-worker-was-here", "refused");
+        ask(w, "read /etc/passwd", "refused");
+        snprintf(question, sizeof(question), "read /proc/%d/environ", (int)getpid());
+        ask(w, question, "refused");
+        ask(w, "write /dev/null", "allowed");
+    }
+    if (strstr(sandbox, "seccomp") && !strstr(sandbox, "no seccomp")) {
+        ask(w, "socket", "refused");
+        ask(w, "fork", "refused");
+        ask(w, "exec", "refused");
+        snprintf(question, sizeof(question), "kill %d", (int)getpid());
+        ask(w, question, "refused");
+    }
+    CHECK_OK(stitch__worker_probe(w, &scope, "descriptors", &answer, &err));
+    printf("# descriptors: %s\n", answer);
+    if (device.simulated)
+        CHECK_STR(answer, "0 1 2 3 ");
+    stitch_free(answer);
+    CHECK_OK(stitch__worker_probe(w, &scope, "print", &answer, &err)); /* blocks nobody */
+    stitch_free(answer);
+    CHECK_OK(stitch__worker_ping(w, &scope, &err));
+    stitch__worker_release(w, false);
+    if (strstr(sandbox, "no landlock") || strstr(sandbox, "no seccomp"))
+        SKIP("the kernel confines it in part only");
+}
+
+/* The real worker answers no probes. */
+TEST(no_probes_outside_of_tests)
+{
+    stitch__scope scope = scope_of(60000);
+    stitch__worker *w = NULL;
+    char *answer = NULL;
+
+    need_worker();
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    CHECK_ERR(stitch__worker_probe(w, &scope, "fork", &answer, &err), STITCH_E_UNSUPPORTED, "no probes");
+    CHECK_OK(stitch__worker_ping(w, &scope, &err));
+    stitch__worker_release(w, true);
+}
+
+/* A key in the environment and in a model's options is nowhere in the worker. */
+TEST(no_secrets)
+{
+    static const char key[] = "sk-Wq7pZr3T-not-for-workers-9";
+    stitch_http_options options = STITCH_HTTP_OPTIONS_INIT;
+    stitch__scope scope = scope_of(60000);
+    stitch__worker *w = NULL;
+    stitch_model *model = NULL;
+    stitch_error *why = NULL;
+    char question[200] = "find ", *answer = NULL;
+    size_t len = strlen(question);
+    int code;
+
+    need_worker();
+    CHECK_INT(setenv("OPENAI_API_KEY", key, 1), 0);
+    CHECK_INT(setenv("STITCH_TEST_PASSWORD", key, 1), 0);
+    options.base_url = "http://127.0.0.1:9/v1";
+    options.model = "m";
+    options.api_key = key;
+    int rc = stitch_model_new_http(ctx, &options, &model, &err);
+    CHECK(rc == STITCH_OK || rc == STITCH_E_UNSUPPORTED); /* built without HTTP */
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &(stitch__worker_options){STITCH_TEST_WORKER, false, true}, &w, &err));
+    stitch_task *t = vector_task();
+    stitch_program *p = make_program(t, good);
+    (void)in_worker(w, t, p, 60000, &code, &why);
+    CHECK_INT(code, STITCH_OK);
+    for (size_t i = 0; key[i]; i++)
+        question[len++] = (char)(key[i] + 1);
+    question[len] = 0;
+    ask(w, question, "not found");
+    /* The search does find what is there. */
+    snprintf(question, sizeof(question), "find ");
+    len = strlen(question);
+    for (const char *c = "flood %d"; *c; c++)
+        question[len++] = (char)(*c + 1);
+    question[len] = 0;
+    ask(w, question, "found");
+    CHECK_OK(stitch__worker_probe(w, &scope, "environment", &answer, &err));
+    CHECK(!strstr(answer, "sk-") && !strstr(answer, "PASSWORD"));
+    stitch_free(answer);
+    stitch__worker_release(w, false);
+    stitch_model_free(model);
+    unsetenv("OPENAI_API_KEY");
+    unsetenv("STITCH_TEST_PASSWORD");
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+/* A worker whose verifier dies without a word ends, too. */
+TEST(orphans_end)
+{
+    int pipes[2], status;
+    pid_t pid, worker = 0;
+
+    need_worker();
+    CHECK(pipe(pipes) == 0);
+    fflush(stdout);
+    if (!device.simulated)
+        SKIP("a forked CUDA context is of no use");
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+        stitch_context *own = NULL;
+        stitch__worker *w = NULL;
+        options.device = "sim:sm_90";
+        if (stitch_context_new(&own, &options, NULL))
+            _exit(1);
+        stitch__scope scope = stitch__scope_make(own, NULL, 60000);
+        if (stitch__worker_acquire(own, &scope, NULL, &w, NULL))
+            _exit(2);
+        worker = stitch__worker_pid(w);
+        if (write(pipes[1], &worker, sizeof(worker)) != sizeof(worker))
+            _exit(3);
+        raise(SIGKILL);
+    }
+    close(pipes[1]);
+    CHECK(read(pipes[0], &worker, sizeof(worker)) == sizeof(worker));
+    close(pipes[0]);
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(worker > 1);
+    for (int i = 0; i < 500 && kill(worker, 0) == 0; i++) { /* a zombie that nobody reaps counts as ended */
+        char path[64], line[256] = "";
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)worker);
+        FILE *f = fopen(path, "r");
+        bool zombie = f && fgets(line, sizeof(line), f) && strstr(line, ") Z");
+        if (f)
+            fclose(f);
+        if (zombie)
+            return;
+        usleep(10000);
+        if (i == 499)
+            FAIL("worker %d outlives its verifier", (int)worker);
+    }
+}
+
+/* ---- lock -------------------------------------------------------------------------------------------------------- */
+
+TEST(one_timing_at_a_time)
+{
+    stitch__gpu_lock first = STITCH__GPU_LOCK_INIT, second = STITCH__GPU_LOCK_INIT, third = STITCH__GPU_LOCK_INIT;
+    char folder[] = "/tmp/stitch-test-XXXXXX", *why = NULL, command[100];
+
+    need_worker();
+    stitch__scope scope = scope_of(30000), brief = scope_of(50);
+    CHECK(mkdtemp(folder));
+    CHECK_INT(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
+    CHECK_OK(stitch__gpu_lock_take(dev, &scope, true, &first, &why, &err));
+    CHECK(first.fd >= 0 && !why);
+    CHECK_ERR(stitch__gpu_lock_take(dev, &brief, true, &second, &why, &err), STITCH_E_TIMEOUT, "another process");
+    brief = scope_of(50);
+    CHECK_ERR(stitch__gpu_lock_take(dev, &brief, false, &second, &why, &err), STITCH_E_TIMEOUT, "another process");
+    CHECK_INT(second.fd, -1);
+    stitch__gpu_lock_release(&first);
+    stitch__gpu_lock_release(&first);
+    CHECK_OK(stitch__gpu_lock_take(dev, &scope, false, &second, &why, &err));
+    CHECK_OK(stitch__gpu_lock_take(dev, &scope, false, &third, &why, &err));
+    brief = scope_of(50);
+    CHECK_ERR(stitch__gpu_lock_take(dev, &brief, true, &first, &why, &err), STITCH_E_TIMEOUT, "another process");
+    stitch__gpu_lock_release(&second);
+    stitch__gpu_lock_release(&third);
+    CHECK_OK(stitch__gpu_lock_take(dev, &scope, true, &first, &why, &err));
+    stitch__gpu_lock_release(&first);
+    unsetenv("XDG_RUNTIME_DIR");
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    CHECK_INT(system(command), 0);
+}
+
+TEST(nothing_is_left)
+{
+    siginfo_t info;
+    if (!ctx)
+        SKIP("no device");
+    stitch_context_free(ctx);
+    ctx = NULL;
+    CHECK(waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0);
+}
+
+TEST_MAIN(RUN(the_same_bits_as_in_this_process), RUN(data_of_tensors), RUN(large_outputs), RUN(faults_in_a_row),
+          RUN(an_endless_kernel), RUN(killed_at_any_point), RUN(confined), RUN(no_probes_outside_of_tests),
+          RUN(no_secrets), RUN(orphans_end), RUN(one_timing_at_a_time), RUN(nothing_is_left))
