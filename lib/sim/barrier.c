@@ -144,6 +144,7 @@ void stitch__barrier_exit(stitch__exec *x)
 {
     if (x->warp->state != STITCH__WARP_DONE)
         return;
+    stitch__products_wake(x->block);
     for (uint32_t i = 0; i < STITCH__MAX_BARRIERS; i++)
         if (complete(x->block, &x->block->barrier[i]) && x->block->barrier[i].warps)
             release(x, &x->block->barrier[i]);

@@ -31,7 +31,7 @@ typedef struct stitch__call stitch__call;
 
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 
-enum { STITCH__WARP_RUN, STITCH__WARP_BARRIER, STITCH__WARP_CLUSTER, STITCH__WARP_DONE };
+enum { STITCH__WARP_RUN, STITCH__WARP_BARRIER, STITCH__WARP_CLUSTER, STITCH__WARP_PRODUCT, STITCH__WARP_DONE };
 #define STITCH__MAX_WARPS    32
 #define STITCH__MAX_BARRIERS 16
 #define STITCH__MAX_DEPTH    256
@@ -367,6 +367,7 @@ void stitch__mbar_complete(stitch__exec *x, const stitch__instr *in, uint64_t ad
 
 /* products.c */
 void stitch__products_reset(stitch__block *b);
+void stitch__products_wake(stitch__block *b); /* those that wait for others of their warpgroup look again */
 void stitch__product_reads(stitch__exec *x, uint32_t offset); /* 16 bytes, by the product begun last */
 void stitch__product_overwrites(stitch__exec *x, const stitch__instr *in, const stitch__block *owner, uint32_t lane,
                                 uint32_t offset, uint32_t size);

@@ -267,11 +267,14 @@ static bool unit_turn(stitch__exec *x, unit *u, bool *polled)
         x->block = b;
         stitch__barrier_stuck(x);
         for (uint32_t k = 0; k < b->warp_count; k++)
-            if (b->warps[k].state == STITCH__WARP_CLUSTER) {
+            if (b->warps[k].state == STITCH__WARP_CLUSTER || b->warps[k].state == STITCH__WARP_PRODUCT) {
                 x->warp = &b->warps[k];
                 stitch__warp_frame(x);
                 stitch__report(x, STITCH__SIM_DEADLOCK, x->warp->waits_at, (uint32_t)__builtin_ctz(x->warp->alive),
-                               STITCH__SIM_GENERIC, 0, 0, "waits at the cluster barrier");
+                               STITCH__SIM_GENERIC, 0, 0,
+                               x->warp->state == STITCH__WARP_CLUSTER
+                                   ? "waits at the cluster barrier"
+                                   : "waits for a wgmma that other warps of its warpgroup have not begun");
             }
         block_kill(x, b);
     }

@@ -9,6 +9,9 @@
  * what is in progress when the kernel runs. Functions without wgmma have none.
  *
  * Shared memory: for each 16 bytes the product that read them last.
+ *
+ * The four warps of a warpgroup make one product together. Here each computes its part when it comes to it, so a wait
+ * has to last until all four have come, or the first of them could overwrite what the others have yet to read.
  */
 #include "sim/flow.h"
 
@@ -31,6 +34,7 @@ typedef struct note {
 
 struct stitch__products {
     uint32_t issued, done, commits; /* products begun; the last one waited for; groups */
+    uint32_t base;                  /* products begun before this block */
     uint32_t fence;                 /* products begun before the last wgmma.fence, + 1; 0: there was none */
     uint32_t last[RING];            /* of a group */
     stitch__pending who[RING];
@@ -287,7 +291,7 @@ void stitch__products_reset(stitch__block *b)
 {
     for (uint32_t i = 0; i < b->warp_count; i++)
         if (b->warps[i].products) {
-            b->warps[i].products->done = b->warps[i].products->issued;
+            b->warps[i].products->base = b->warps[i].products->done = b->warps[i].products->issued;
             b->warps[i].products->fence = 0;
         }
     if (b->product_reads)
@@ -338,10 +342,8 @@ int stitch__exec_product_note(stitch__exec *x, const stitch__instr *in, uint32_t
     const note *n = in->data;
     struct stitch__products *p = x->warp->products;
     uint32_t *known = x->frame->products, lane = (uint32_t)__builtin_ctz(mask);
-    if (!x->check_sync)
-        return STITCH__RUN_NEXT;
     if (!n->product) {
-        for (uint32_t i = 0; p && known && i < n->count; i++)
+        for (uint32_t i = 0; p && known && x->check_sync && i < n->count; i++)
             touch_register(x, p, known, &n->items[i], lane);
         return STITCH__RUN_NEXT;
     }
@@ -349,17 +351,50 @@ int stitch__exec_product_note(stitch__exec *x, const stitch__instr *in, uint32_t
     known = registers_of(x);
     if (x->rc)
         return STITCH__RUN_KILL;
-    if (!p->fence)
+    if (!p->fence && x->check_sync)
         stitch__report(x, STITCH__SIM_MISSING_FENCE, in, lane, STITCH__SIM_GENERIC, 0, 0,
                        "no wgmma.fence before the first wgmma.mma_async");
-    for (uint32_t i = 0; i < n->count; i++)
+    for (uint32_t i = 0; x->check_sync && i < n->count; i++)
         touch_register(x, p, known, &n->items[i], lane);
     p->issued++;
+    stitch__products_wake(x->block);
     p->who[p->issued % RING] =
         (stitch__pending){.in = in, .f = x->frame->f, .block = x->block, .warp = x->warp->index, .lane = lane};
     for (uint32_t i = 0; i < n->count; i++) /* an accumulator stays one */
         known[n->items[i].reg] = p->issued << 1 | (n->items[i].how == MULTIPLIES);
     return STITCH__RUN_NEXT;
+}
+
+void stitch__products_wake(stitch__block *b)
+{
+    for (uint32_t i = 0; i < b->warp_count; i++)
+        if (b->warps[i].state == STITCH__WARP_PRODUCT)
+            b->warps[i].state = STITCH__WARP_RUN;
+}
+
+/* The other warps of the running warp's warpgroup have begun product `number` (of this block, from 1) as well. */
+static bool all_begun(const stitch__exec *x, uint32_t number)
+{
+    const stitch__block *b = x->block;
+    for (uint32_t i = x->warp->index & ~3u; i < (x->warp->index | 3) + 1 && i < b->warp_count; i++) {
+        const struct stitch__products *p = b->warps[i].products;
+        if (b->warps[i].state != STITCH__WARP_DONE && (!p || p->issued - p->base < number))
+            return false;
+    }
+    return true;
+}
+
+/* Then what they read for it lies behind the running warp. */
+static void join_group(stitch__exec *x)
+{
+    stitch__block *b = x->block;
+    uint32_t me = x->warp->index;
+    for (uint32_t i = me & ~3u; i < (me | 3) + 1 && i < b->warp_count; i++)
+        if (i != me && b->seen[me][i] <= b->warps[i].clock) {
+            b->seen[me][i] = b->warps[i].clock + 1;
+            b->partial = true;
+        }
+    stitch__time_warp(x);
 }
 
 static void none_in_progress(stitch__block *b)
@@ -382,8 +417,15 @@ int stitch__exec_wgmma_sync(stitch__exec *x, const stitch__instr *in, uint32_t m
         p->last[p->commits++ % RING] = p->issued;
     } else if (in->imm < RING && in->imm < p->commits) {
         uint32_t upto = p->last[(p->commits - 1 - (uint32_t)in->imm) % RING];
-        if (upto > p->done)
-            p->done = upto;
+        if (upto <= p->done)
+            return STITCH__RUN_NEXT;
+        if (!all_begun(x, upto - p->base)) {
+            x->warp->state = STITCH__WARP_PRODUCT;
+            x->warp->waits_at = in;
+            return STITCH__RUN_RETRY;
+        }
+        p->done = upto;
+        join_group(x);
         none_in_progress(x->block);
     }
     return STITCH__RUN_NEXT;
@@ -414,8 +456,14 @@ void stitch__product_overwrites(stitch__exec *x, const stitch__instr *in, const 
         return;
     for (uint32_t i = offset / 16; i <= (offset + size - 1) / 16 && i <= owner->shared_end / 16; i++) {
         uint32_t e = owner->product_reads[i], product = e & ((1u << NUMBER_BITS) - 1);
-        const struct stitch__products *p = e ? owner->warps[e >> NUMBER_BITS].products : NULL;
-        if (!p || product <= p->done)
+        uint32_t warp = e >> NUMBER_BITS;
+        const struct stitch__products *p = e ? owner->warps[warp].products : NULL;
+        bool busy = p != NULL;
+        for (uint32_t k = warp & ~3u; busy && k < (warp | 3) + 1 && k < owner->warp_count; k++) {
+            const struct stitch__products *q = owner->warps[k].products; /* one wait by one of the four is enough */
+            busy = !q || q->done - q->base < product - p->base;
+        }
+        if (!busy)
             continue;
         stitch__report_unwaited(x, in, lane, true, offset, size, &p->who[product % RING],
                                 "wgmma may still read it: wgmma.wait_group is missing");
