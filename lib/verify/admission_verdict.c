@@ -58,8 +58,9 @@ bool stitch__admission_by_chance(const stitch_admission *a)
     uint64_t elements = 0;
     for (size_t k = 0; k < a->output_count; k++) {
         const stitch__admission_output *o = &a->outputs[k];
+        const stitch__answer *first = stitch__answer_find(o, STITCH__ANSWER_OWN_FIRST);
         elements += o->elements;
-        if (passes(o, STITCH__ANSWER_OWN_FIRST) || passes(o, STITCH__ANSWER_OWN_MEAN))
+        if (first && stitch__answer_passes(first) && !(first->c.worst_key > 0)) /* exactly the same */
             return true;
     }
     return elements <= FEW_ELEMENTS;
