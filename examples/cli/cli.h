@@ -37,6 +37,7 @@ typedef struct cli_options {
     long long budget_tokens;
     double budget_cost, target;
     unsigned long long seed;
+    int where; /* stitch_verify_where */
 } cli_options;
 
 typedef struct cli {

@@ -167,6 +167,7 @@ static int try_candidate(run *r, const stitch_decision *d, stitch_candidate *can
     o.on_stage = cli_on_stage;
     o.userdata = c;
     o.cancel = c->cancel;
+    o.where = c->o.where;
     int rc = stitch_verify(c->ctx, r->task, candidate, &o, &report, &err);
     if (rc) {
         stitch_candidate_free(candidate);
@@ -186,7 +187,7 @@ static int try_candidate(run *r, const stitch_decision *d, stitch_candidate *can
     announce(r, &a, candidate, report);
     stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
     stitch_report_summary_get(report, &s);
-    if (s.status == STITCH_E_FAULT) {
+    if (s.status == STITCH_E_FAULT && !s.isolated) {
         cli_say(c, "the device code faulted: this process has lost its CUDA context, the run ends here");
         return EXIT_ENVIRONMENT;
     }

@@ -41,6 +41,7 @@ int cli_verify(cli *c)
     o.on_stage = cli_on_stage;
     o.userdata = c;
     o.cancel = c->cancel;
+    o.where = c->o.where;
     if ((rc = stitch_verify_program(c->ctx, task, program, &o, &report, &err)) != STITCH_OK) {
         code = cli_fail(c, "verify", rc, err);
         goto out;
@@ -51,9 +52,9 @@ int cli_verify(cli *c)
     else
         fputs(stitch_report_text(report), stdout);
     stitch_report_summary_get(report, &s);
-    code = s.failed_stage == STITCH_STAGE_NONE ? EXIT_OK
-           : s.status == STITCH_E_FAULT        ? EXIT_ENVIRONMENT
-                                               : EXIT_NOT_CORRECT;
+    code = s.failed_stage == STITCH_STAGE_NONE         ? EXIT_OK
+           : s.status == STITCH_E_FAULT && !s.isolated ? EXIT_ENVIRONMENT
+                                                       : EXIT_NOT_CORRECT;
     if (c->o.out && (code == EXIT_OK || s.failed_stage > STITCH_STAGE_COMPILE)) {
         int saved = save_program(c, program, c->o.out);
         code = code ? code : saved;

@@ -56,7 +56,7 @@ static const char help_run[] =
     "  --candidates N     ask for N programs at once, keep the best (1)\n"
     "  --target X         stop at a speed-up of X\n"
     "  --budget-tokens N, --budget-cost X\n"
-    "  --trials N, --iterations N, --seed N   as for verify\n"
+    "  --trials N, --iterations N, --seed N, --where W   as for verify\n"
     "\n"
     "Example: stitch run --task examples/tasks/gpt_block/task.json --model replay:examples/replies/gpt_block.jsonl\n";
 
@@ -66,6 +66,10 @@ static const char help_verify[] = "usage: stitch verify --task TASK.json (PROGRA
                                   "  --trials N       correctness trials with fresh inputs (5)\n"
                                   "  --iterations N   timed runs of program and baseline, interleaved (100)\n"
                                   "  --seed N         repeat a report's inputs\n"
+                                  "  --where W        where the program runs: worker (a process of its own: whatever "
+                                  "it does hurts\n"
+                                  "                   nobody), here (this process), auto (worker on a GPU, here on "
+                                  "the simulator)\n"
                                   "  -o, --out FILE   save the program with its compiled code\n";
 
 static const char help_admit[] =
@@ -108,6 +112,7 @@ enum {
     OPT_TRIALS,
     OPT_ITERATIONS,
     OPT_SEED,
+    OPT_WHERE,
     OPT_RUNS,
     OPT_REPLY,
     OPT_SOURCE,
@@ -138,6 +143,7 @@ static const struct option long_options[] = {
     {"trials", required_argument, NULL, OPT_TRIALS},
     {"iterations", required_argument, NULL, OPT_ITERATIONS},
     {"seed", required_argument, NULL, OPT_SEED},
+    {"where", required_argument, NULL, OPT_WHERE},
     {"runs", required_argument, NULL, OPT_RUNS},
     {"reply", required_argument, NULL, OPT_REPLY},
     {"source", required_argument, NULL, OPT_SOURCE},
@@ -184,6 +190,18 @@ static bool take_double(const char *text, double *out)
     return true;
 }
 
+static bool take_where(const char *value, int *out)
+{
+    static const char *const names[] = {"auto", "here", "worker"}; /* stitch_verify_where */
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool take_count(const char *text, long max, long *out)
 {
     long long v;
@@ -218,6 +236,7 @@ static bool apply(cli_options *o, int option, const char *value)
     case OPT_CANDIDATES: return take_count(value, 64, &o->candidates);
     case OPT_TRIALS: return take_count(value, 1000, &o->trials);
     case OPT_ITERATIONS: return take_count(value, 100000, &o->iterations);
+    case OPT_WHERE: return take_where(value, &o->where);
     case OPT_RUNS: return take_count(value, 100000, &o->runs);
     case OPT_TARGET: return take_double(value, &o->target);
     case OPT_COST: return take_double(value, &o->budget_cost);

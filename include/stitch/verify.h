@@ -42,6 +42,15 @@ typedef enum stitch_stage_status {
 /** Progress: a stage begins (done 0 of total), advances, ends. Called from the thread that verifies. @since 0.1.0 */
 typedef void (*stitch_stage_fn)(int stage, int status, int64_t done, int64_t total, void *userdata);
 
+/** Where the program runs while it is verified. @since 0.1.0 */
+typedef enum stitch_verify_where {
+    /** In a worker process, unless the device is simulated (which a program cannot harm), the program needs operators of
+     *  the host, or there is no worker to be had: the report's notes say why then. */
+    STITCH_VERIFY_AUTO = 0,
+    STITCH_VERIFY_HERE = 1,   /**< in this process: for programs that are trusted */
+    STITCH_VERIFY_WORKER = 2, /**< in a worker process, or not at all */
+} stitch_verify_where;
+
 typedef struct stitch_verify_options {
     size_t struct_size;
     int32_t trials;     /**< correctness trials with fresh inputs; 0: 5, 2 on a simulated device */
@@ -61,21 +70,26 @@ typedef struct stitch_verify_options {
     void *userdata;
     const stitch_cancel *cancel;
     int64_t timeout_ms; /**< of the whole call; 0: 10 min */
+    int32_t where;      /**< stitch_verify_where */
+    int32_t reserved;   /**< 0 */
 } stitch_verify_options;
 
 #define STITCH_VERIFY_OPTIONS_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(stitch_verify_options), 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0                               \
+        sizeof(stitch_verify_options), 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0                               \
     }
 
 STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t struct_size);
 
 /**
- * Verifies a program, in the calling thread; other threads only compile ahead. On a simulated device the task's reduced
- * dims are used where it has them, and are left again. Without any device, the stages up to compile can be asked for
- * (last_stage). STITCH_OK means that there is a report, whatever it says of the program; other statuses mean that
- * verification itself could not be done (no device, cancelled, the reference fails, ...). After a report whose failed
- * stage has status STITCH_E_FAULT the CUDA context of the process is lost (docs/architecture.md says what to do). A
+ * Verifies a program, in the calling thread; other threads only compile ahead and start a worker. On a simulated device
+ * the task's reduced dims are used where it has them, and are left again. Without any device, the stages up to compile
+ * can be asked for (last_stage). STITCH_OK means that there is a report, whatever it says of the program; other statuses
+ * mean that verification itself could not be done (no device, cancelled, the reference fails, ...).
+ *
+ * In a worker (docs/worker.md) the program can fault, hang or die, and this process and its CUDA context go on as
+ * before. Here, the CUDA context of the process is lost after a report with status STITCH_E_FAULT whose summary says
+ * isolated = 0. A
  * program that still runs when the deadline passes has failed with STITCH_E_TIMEOUT; if it has not ended two seconds
  * later, the memory that it may still use is given up, for whatever waits for the device would wait for ever.
  * @since 0.1.0
@@ -108,7 +122,7 @@ typedef struct stitch_report_summary {
     /** 1: the task cannot tell a right program from a cheap answer (the report says why), so that a verdict on it means
      *  nothing; speedup is 0 then. */
     int32_t degenerate;
-    int32_t reserved;
+    int32_t isolated; /**< 1: the program ran in a worker, so that whatever it did has not hurt this process */
     double speedup_low, speedup_high; /**< 95 % bootstrap interval of the speed-up */
 } stitch_report_summary;
 

@@ -259,9 +259,10 @@ void stitch_report_free(stitch_report *r)
     for (size_t i = 0; i < r->note_count; i++)
         stitch_free(r->notes[i]);
     stitch__exploit_free(r);
-    void *const owned[] = {r->dims,        r->tensors,   r->diags,     r->kernels,      r->trials,    r->baselines,
-                           r->notes,       r->task_name, r->task_hash, r->program_hash, r->reference, r->device_name,
-                           r->device_arch, r->nvrtc,     r->budget,    r->findings,     r->json,      r->text};
+    void *const owned[] = {r->dims,      r->tensors,     r->diags,       r->kernels,   r->trials,
+                           r->baselines, r->notes,       r->task_name,   r->task_hash, r->program_hash,
+                           r->reference, r->device_name, r->device_arch, r->nvrtc,     r->budget,
+                           r->where,     r->findings,    r->json,        r->text};
     for (size_t i = 0; i < STITCH__COUNT(owned); i++)
         stitch_free(owned[i]);
     stitch_free(r);
@@ -325,6 +326,7 @@ int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out
     s.workspace_bytes = r->workspace_bytes;
     s.launches = r->launches;
     s.seed = r->seed;
+    s.isolated = r->isolated;
     size = out->struct_size < sizeof(s) ? out->struct_size : sizeof(s);
     s.struct_size = out->struct_size;
     memcpy(out, &s, size);

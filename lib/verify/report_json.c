@@ -369,6 +369,7 @@ static json_t *environment_json(writer *w, const stitch_report *r)
     put(w, env, "simulated", json_boolean(r->simulated));
     put(w, env, "driver", text(r->driver_version ? driver : ""));
     put(w, env, "nvrtc", text(r->nvrtc));
+    put(w, env, "program_ran", r->where ? text(r->where) : json_null());
     return env;
 }
 

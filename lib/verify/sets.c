@@ -183,6 +183,8 @@ void stitch__sets_close(stitch__verify *v)
         v->candidate.ops->close(v->candidate.self);
     v->candidate = (stitch__candidate){NULL, NULL};
     v->runner = NULL;
+    stitch__worker_release(v->worker, true);
+    v->worker = NULL;
     if (v->stream && !abandoned)
         v->dev->drv->StreamDestroy(v->stream);
     stitch_free(v->hashes);

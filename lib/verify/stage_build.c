@@ -89,15 +89,6 @@ int stitch__stage_compile(stitch__verify *v, stitch_error **err)
 
 /* ---- load, prepare ----------------------------------------------------------------------------------------------- */
 
-static int open_candidate(stitch__verify *v, stitch_error **err)
-{
-    stitch__runner_options options = {v->options.ops, v->options.op_count, {v->first, v->again}, v->stream};
-    int rc = stitch__runner_open(v->task, v->program, v->dev, &options, &v->runner, err);
-    if (!rc)
-        v->candidate = stitch__runner_candidate(v->runner);
-    return rc;
-}
-
 int stitch__stage_load(stitch__verify *v, stitch_error **err)
 {
     const stitch__load how = {.poison = STITCH__POISON_A};
@@ -105,7 +96,7 @@ int stitch__stage_load(stitch__verify *v, stitch_error **err)
     int code = STITCH_OK, rc = stitch__sets_open(v, err);
 
     if (!rc)
-        rc = open_candidate(v, err);
+        rc = stitch__candidate_open(v, err);
     if (!rc)
         rc = v->candidate.ops->load(v->candidate.self, &v->scope, &how, &code, &why, err);
     return rc ? rc : stitch__stage_judge(v, STITCH_STAGE_LOAD, code, &why, err);
@@ -118,8 +109,10 @@ int stitch__stage_prepare(stitch__verify *v, stitch_error **err)
     stitch_error *why = NULL;
     size_t changed = SIZE_MAX;
     int code = STITCH_OK;
-    int rc = c->ops->clear_states(c->self, &v->scope, 0, err);
+    int rc = stitch__draw_inputs(v, v->options.seed, NULL, err);
 
+    if (!rc)
+        rc = c->ops->clear_states(c->self, &v->scope, 0, err);
     if (!rc)
         rc = stitch__poison(v, v->first, NULL, STITCH__POISON_A, err);
     if (!rc)

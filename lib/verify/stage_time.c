@@ -421,12 +421,18 @@ static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitc
 int stitch__stage_time(stitch__verify *v, stitch_error **err)
 {
     timer t = {.v = v};
+    stitch__gpu_lock lock = STITCH__GPU_LOCK_INIT;
+    char *unlocked = NULL;
     stitch_error *why = NULL;
     int code = STITCH_OK, rc;
 
     if (v->dev->info.simulated)
         return stitch__stage_end(v, STITCH_STAGE_TIME, STITCH_STAGE_SKIPPED, "the simulator reports no times", err);
-    rc = open_timer(&t, err);
+    rc = stitch__gpu_lock_take(v->dev, &v->scope, true, &lock, &unlocked, err);
+    if (!rc && unlocked)
+        rc = stitch__report_note(v->report, err, "other verifications on this GPU were not kept away: %s", unlocked);
+    if (!rc)
+        rc = open_timer(&t, err);
     if (!rc)
         rc = stitch__hash_tensors(v, false, err);
     if (!rc)
@@ -434,6 +440,8 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
     if (!rc && !code)
         rc = check_weights(v, &code, &why, err);
     close_timer(&t);
+    stitch__gpu_lock_release(&lock);
+    stitch_free(unlocked);
     if (!rc)
         rc = conclude(&t, &code, &why, err);
     if (rc) {

@@ -9,6 +9,7 @@
 #include "cuda/cuda.h"
 #include "runner/runner.h"
 #include "task/task.h"
+#include "worker/worker.h"
 #include "verify/exploit.h"
 #include <stitch/verify.h>
 
@@ -174,6 +175,8 @@ struct stitch_report {
     size_t trial_count, trial_cap;
     stitch__trial *trials;
     bool repeatable; /* every strict trial gave the same bits twice */
+    char *where;     /* the program ran: "in this process", "in a worker (landlock 4, seccomp)" */
+    bool isolated;   /* in a worker */
     char *budget;    /* the baseline that the error budget is measured by; NULL: none */
 
     stitch__exploit exploit;
@@ -251,6 +254,7 @@ typedef struct stitch__verify {
 
     stitch__candidate candidate; /* what runs the program; ops NULL: not open */
     stitch__runner *runner;      /* the same, where that is in this process */
+    stitch__worker *worker;      /* the process, where it is not */
     struct stitch__warmer *warmer;
 } stitch__verify;
 
@@ -282,6 +286,11 @@ void stitch__lower_bound(const stitch__verify *v, stitch__bound *out);
 /* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
 int stitch__warm_start(stitch__verify *v, stitch_error **err);
 void stitch__warm_join(stitch__verify *v);
+
+/* place.c: opens the candidate where the options want it. v->sets are open. */
+int stitch__candidate_open(stitch__verify *v, stitch_error **err);
+/* Whether a worker is what the options ask for first. */
+bool stitch__wants_worker(const stitch__verify *v);
 
 /* Stages: STITCH_OK when the report has the stage's result, another status when verification cannot go on. */
 int stitch__stage_validate(stitch__verify *v, stitch_error **err);

@@ -9,14 +9,15 @@
 
 #include <pthread.h>
 
-#define MAX_JOBS 8
+#define MAX_JOBS 9
 
 typedef struct job {
     pthread_t thread;
     stitch__device *dev;
     stitch_program *program; /* NULL: the library's kernels */
     stitch_interface *iface;
-    int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks */
+    int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks; 4: a worker for `verify` */
+    stitch__verify *verify;
 } job;
 
 typedef struct stitch__warmer {
@@ -38,9 +39,11 @@ static void *work(void *userdata)
         (void)stitch__compare_warm(j->dev);
     } else if (j->which == 2) {
         (void)stitch__hash_warm(j->dev);
-    } else {
+    } else if (j->which == 3) {
         stitch__clock_sample sample;
         (void)stitch__clocks_read(j->dev, &sample);
+    } else {
+        (void)stitch__worker_acquire(j->verify->ctx, &j->verify->scope, NULL, &j->verify->worker, NULL);
     }
     return NULL;
 }
@@ -75,8 +78,9 @@ int stitch__warm_start(stitch__verify *v, stitch_error **err)
     v->warmer = stitch__calloc(v->ctx, 1, sizeof(*v->warmer));
     if (!v->warmer)
         return stitch__err_nomem(v->ctx, err);
-    for (int which = 0; which < 4; which++)
-        start(v->warmer, (job){.dev = v->dev, .which = which});
+    for (int which = 0; which < 5; which++)
+        if (which < 4 || stitch__wants_worker(v))
+            start(v->warmer, (job){.dev = v->dev, .which = which, .verify = v});
     start_program(v, &v->task->reference);
     for (size_t i = 0; i < v->task->baseline_count; i++)
         start_program(v, &v->task->baselines[i]);

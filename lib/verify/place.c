@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where the program under test runs: in this process, or in a worker.
+ */
+#include "verify/verify.h"
+
+bool stitch__wants_worker(const stitch__verify *v)
+{
+    if (!v->dev || v->options.where == STITCH_VERIFY_HERE)
+        return false;
+    return v->options.where == STITCH_VERIFY_WORKER || (!v->dev->info.simulated && !v->options.op_count);
+}
+
+static int open_here(stitch__verify *v, stitch_error **err)
+{
+    stitch__runner_options options = {v->options.ops, v->options.op_count, {v->first, v->again}, v->stream};
+    int rc = stitch__runner_open(v->task, v->program, v->dev, &options, &v->runner, err);
+    if (rc)
+        return rc;
+    v->candidate = stitch__runner_candidate(v->runner);
+    return stitch__report_set(v->report, &v->report->where, v->candidate.ops->where, 200, err);
+}
+
+/* The same weights as the reference has; stage prepare draws the inputs. */
+static int fill(stitch__verify *v, stitch_error **err)
+{
+    uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_WEIGHTS, 0);
+    return v->candidate.ops->fill_weights(v->candidate.self, &v->scope, seed, err);
+}
+
+static int open_worker(stitch__verify *v, stitch_error **err)
+{
+    char where[200];
+    int rc = STITCH_OK;
+
+    if (!v->worker)
+        rc = stitch__worker_acquire(v->ctx, &v->scope, NULL, &v->worker, err);
+    if (!rc)
+        rc = stitch__worker_open(v->worker, &v->scope, v->task, v->program, &v->candidate, err);
+    if (rc)
+        return rc;
+    v->report->isolated = true;
+    snprintf(where, sizeof(where), "%s (%.100s)", v->candidate.ops->where, stitch__worker_sandbox(v->worker));
+    rc = stitch__report_set(v->report, &v->report->where, where, sizeof(where), err);
+    return rc ? rc : fill(v, err);
+}
+
+/* There is none, and the options leave it to us: the report says so. */
+static bool can_do_without(const stitch__verify *v, int rc)
+{
+    return v->options.where == STITCH_VERIFY_AUTO && !v->candidate.ops &&
+           (rc == STITCH_E_UNSUPPORTED || rc == STITCH_E_NOT_FOUND || rc == STITCH_E_IO);
+}
+
+int stitch__candidate_open(stitch__verify *v, stitch_error **err)
+{
+    stitch_error *why = NULL;
+    int rc;
+
+    if (v->options.where == STITCH_VERIFY_WORKER && v->options.op_count)
+        return stitch__err(v->ctx, err, STITCH_E_UNSUPPORTED,
+                           "operators of the host cannot be called in a worker: verify this program here "
+                           "(stitch_verify_options.where), if you trust it");
+    if (!stitch__wants_worker(v)) {
+        if (v->options.where == STITCH_VERIFY_AUTO && !v->dev->info.simulated)
+            (void)stitch__report_note(v->report, NULL,
+                                      "the program ran in the host's process, because it needs the host's operators");
+        return open_here(v, err);
+    }
+    rc = open_worker(v, &why);
+    if (can_do_without(v, rc)) {
+        stitch__worker_release(v->worker, false);
+        v->worker = NULL;
+        v->report->isolated = false;
+        rc = stitch__report_note(v->report, err, "the program ran in the host's process: there is no worker (%s)",
+                                 why ? stitch_error_message(why) : stitch_status_text(rc));
+        stitch_error_free(why);
+        return rc ? rc : open_here(v, err);
+    }
+    if (rc && err) {
+        stitch_error_free(*err);
+        *err = why;
+    } else {
+        stitch_error_free(why);
+    }
+    return rc;
+}
