@@ -265,7 +265,7 @@ static void count_events(const stitch__timeline *t, stitch_trace_summary *s)
         s->fills += e->kind == STITCH_TRACE_FILL;
         s->copy_bytes += e->kind == STITCH_TRACE_COPY ? e->bytes : 0;
         s->graph_launches += e->kind == STITCH_TRACE_GRAPH_LAUNCH;
-        s->syncs += e->kind == STITCH_TRACE_SYNC;
+        s->syncs += e->kind == STITCH_TRACE_SYNC && e->detail != STITCH__SYNC_STREAM_WAIT;
         s->calls += (STITCH__TRACE_CALLS >> e->kind & 1) ? e->calls : 0;
         if (!(STITCH__TRACE_ON_DEVICE >> e->kind & 1))
             continue;
@@ -290,7 +290,7 @@ static void count_events(const stitch__timeline *t, stitch_trace_summary *s)
 
 static int sum_host(const stitch__timeline *t, const causes *c, const stitch__spans *gaps, stitch_trace_summary *s)
 {
-    const stitch__event_filter sync = {STITCH__TRACE_BIT(SYNC), 0, 0, false};
+    const stitch__event_filter sync = {STITCH__TRACE_BIT(SYNC), 0, 0, true};
     stitch__spans waited;
     s->has_calls = c->known;
     if (stitch__spans_of(t, &sync, &waited) != STITCH_OK)

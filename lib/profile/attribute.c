@@ -4,12 +4,10 @@
  */
 #include "profile/profile.h"
 
-/* What a step may launch. */
+/* What a step may launch. The driver copies and fills with kernels of its own where that is faster. */
 static bool may_be(const stitch__expected *x, const stitch__event *e)
 {
-    if (x->kind == STITCH__EXPECTED_PRODUCT)
-        return e->kind == STITCH_TRACE_KERNEL || e->kind == STITCH_TRACE_FILL;
-    return e->kind == x->kind;
+    return x->kind == STITCH__EXPECTED_PRODUCT || e->kind == x->kind || e->kind == STITCH_TRACE_KERNEL;
 }
 
 /* Records a step. A run of products gets its records in equal parts where that works out: a library launches as many
@@ -25,7 +23,8 @@ typedef struct matcher {
 static bool is_kernel_of(const matcher *m, size_t at, const stitch__expected *x)
 {
     const stitch__event *e = &m->t->events[m->order[at]];
-    return may_be(x, e) && (x->kind != STITCH_TRACE_KERNEL || strcmp(m->t->names[e->name].symbol, x->symbol) == 0);
+    return e->kind == x->kind &&
+           (x->kind != STITCH_TRACE_KERNEL || strcmp(m->t->names[e->name].symbol, x->symbol) == 0);
 }
 
 /* One run from event *at; steps[] gets the step's index of each event. */
@@ -47,8 +46,7 @@ static bool match_run(const matcher *m, size_t *at, bool last_run, uint32_t *ste
         const stitch__expected *next = products < m->step_count                                    ? &m->steps[products]
                                        : !last_run && m->steps[0].kind != STITCH__EXPECTED_PRODUCT ? &m->steps[0]
                                                                                                    : NULL;
-        while (i < m->count && may_be(&m->steps[s], &m->t->events[m->order[i]]) &&
-               (i - first < n || !next || !is_kernel_of(m, i, next)))
+        while (i < m->count && (i - first < n || !next || !is_kernel_of(m, i, next)))
             i++;
         size_t each = (i - first) % n ? 0 : (i - first) / n;
         if (i - first < n)

@@ -4,13 +4,15 @@
  *
  * trace.c talks to CUPTI and is the only file that does; records.c reads its buffers. Everything else works on a
  * stitch__timeline and needs no GPU: timeline.c (order, unions, busy time), analysis.c (tables, gaps, causes),
- * occupancy.c, attribute.c (steps of a program), text.c and chrome.c (output), results.c (what users read).
+ * occupancy.c, attribute.c and program.c (steps of a program), text.c and chrome.c (output), results.c (what users
+ * read).
  */
 #ifndef STITCH_LIB_PROFILE_H
 #define STITCH_LIB_PROFILE_H
 
 #include "cuda/cuda.h"
 #include "cuda/cupti.h"
+#include <stitch/program.h>
 #include <stitch/trace.h>
 
 /* ---- timeline.c ------------------------------------------------------------------------------------------------- */
@@ -64,6 +66,7 @@ typedef struct stitch__timeline {
     stitch__sm sm;
 } stitch__timeline;
 
+enum { STITCH__SYNC_STREAM_WAIT = 2 }; /* event.detail: CUPTI's number of what no host waits for */
 enum { STITCH__TRACE_MAX_EVENTS = 1 << 20, STITCH__TRACE_SYMBOL_MAX = 4096, STITCH__TRACE_NAME_MAX = 512 };
 
 void stitch__timeline_init(stitch__timeline *t, const stitch_context *ctx); /* max_events: the default */
@@ -89,7 +92,7 @@ typedef struct stitch__spans {
 typedef struct stitch__event_filter {
     uint32_t kinds; /* bits */
     uint32_t stream, graph;
-    bool waits; /* SYNC records, and calls that wait or poll */
+    bool waits; /* the host waits: SYNC records (but a stream that waits for an event), calls that wait or poll */
 } stitch__event_filter;
 
 bool stitch__event_matches(const stitch__timeline *t, const stitch__event *e, const stitch__event_filter *f);
@@ -161,7 +164,7 @@ typedef struct stitch__expected {
     const char *symbol; /* kernels */
 } stitch__expected;
 
-enum { STITCH__EXPECTED_PRODUCT = 100 }; /* one or more kernels (and fills) of a BLAS library */
+enum { STITCH__EXPECTED_PRODUCT = 100 }; /* one or more records of any kind: a BLAS library, a host's operator */
 
 /* Gives the events of `runs` runs of a program their steps, by the order of their launches: CUPTI's names can be stale
  * after a module was unloaded and another loaded, the order is not. A kernel that has its step gets the step's symbol.
@@ -170,6 +173,11 @@ enum { STITCH__EXPECTED_PRODUCT = 100 }; /* one or more kernels (and fills) of a
 int stitch__attribute(stitch__timeline *t, const stitch__expected *steps, size_t count, uint64_t runs,
                       uint64_t *renamed);
 
+/* program.c: what one stitch_executor_run() launches, for the dims that the executor was prepared with. `step` counts
+ * the steps of the plan's run list that are no loops, in the order of the text (like stitch__steps_leaf()). The strings
+ * are the executor's; *out is released with stitch_free(). */
+int stitch__expected_of(stitch_executor *x, stitch__expected **out, size_t *count, stitch_error **err);
+
 /* ---- records.c -------------------------------------------------------------------------------------------------- */
 
 typedef struct stitch__record_reader {
@@ -177,11 +185,13 @@ typedef struct stitch__record_reader {
     stitch__timeline *timeline;
     uint64_t began;          /* CUPTI's clock, ns */
     uint64_t lost_buffers;   /* requests that could not be answered */
-    uint32_t calls[2][2048]; /* name + 1 of a call by domain and number */
+    uint32_t calls[2][2048]; /* name + 1 of a call by API (driver, runtime) and number */
 } stitch__record_reader;
 
 /* Adds the records of one buffer. Safe on any bytes that CUPTI's iterator accepts. */
 void stitch__records_read(stitch__record_reader *r, uint8_t *buffer, size_t valid);
+/* Once, after the last buffer: names instead of numbers for the calls. 0 or STITCH_E_NOMEM. */
+int stitch__records_name_calls(stitch__record_reader *r);
 
 /* ---- trace.c ---------------------------------------------------------------------------------------------------- */
 

@@ -30,7 +30,11 @@ static bool set_times(const stitch__record_reader *r, stitch__event *e, uint64_t
         return true;
     e->start = (int64_t)start - (int64_t)r->began;
     e->end = (int64_t)end - (int64_t)r->began;
-    return e->end >= 0;
+    if (e->end < 0)
+        return false;
+    if (e->start < 0) /* the two clocks are compared to within a microsecond or so */
+        e->start = 0;
+    return true;
 }
 
 static bool read_kernel(stitch__record_reader *r, const stitch__cupti_kernel *k, stitch__event *e)
@@ -90,25 +94,50 @@ static bool read_memset(stitch__record_reader *r, const stitch__cupti_memset *m,
     return set_times(r, e, m->start, m->end);
 }
 
-/* Names of calls are CUPTI's constants; they are looked up once. */
-static bool call_name(stitch__record_reader *r, int domain, uint32_t id, uint32_t *name)
+/* Calls get their names when the trace has ended: asking CUPTI for them from within its callback, with our own lock
+ * held, is asking for a deadlock. Until then they are numbers. */
+static bool call_number(stitch__record_reader *r, int domain, uint32_t id, uint32_t *name)
 {
-    uint32_t *known = id < STITCH__COUNT(r->calls[0]) ? &r->calls[domain == STITCH__CUPTI_DOMAIN_RUNTIME][id] : NULL;
-    const char *text = NULL;
-    char number[32];
+    uint32_t *known = id < STITCH__COUNT(r->calls[0]) ? &r->calls[domain][id] : NULL;
+    char number[48];
     if (known && *known) {
         *name = *known - 1;
         return true;
     }
-    if (r->cupti->GetCallbackName(domain, id, &text) != STITCH__CUPTI_OK || !text) {
-        snprintf(number, sizeof(number), "call %" PRIu32, id);
-        text = number;
-    }
-    if (stitch__timeline_name(r->timeline, text, false, name) != STITCH_OK)
+    snprintf(number, sizeof(number), "%s call %" PRIu32, domain ? "runtime" : "driver", id);
+    if (stitch__timeline_name(r->timeline, number, false, name) != STITCH_OK)
         return false;
     if (known)
         *known = *name + 1;
     return true;
+}
+
+int stitch__records_name_calls(stitch__record_reader *r)
+{
+    static const int domains[2] = {STITCH__CUPTI_DOMAIN_DRIVER, STITCH__CUPTI_DOMAIN_RUNTIME};
+    stitch__timeline *t = r->timeline;
+    uint32_t *names = stitch__calloc(t->arena.ctx, t->name_count + 1, sizeof(*names));
+    size_t count = t->name_count;
+    int rc = names ? STITCH_OK : STITCH_E_NOMEM;
+    for (uint32_t i = 0; rc == STITCH_OK && i < count; i++)
+        names[i] = i;
+    for (int d = 0; d < 2; d++) {
+        for (uint32_t id = 0; id < STITCH__COUNT(r->calls[0]) && rc == STITCH_OK; id++) {
+            const char *text = NULL;
+            if (r->calls[d][id] && r->cupti->GetCallbackName(domains[d], id, &text) == STITCH__CUPTI_OK && text)
+                rc = stitch__timeline_name(t, text, false, &names[r->calls[d][id] - 1]);
+        }
+    }
+    for (size_t i = 0; i < t->count && rc == STITCH_OK; i++) {
+        stitch__event *e = &t->events[i];
+        if (!(STITCH__TRACE_CALLS >> e->kind & 1))
+            continue;
+        e->name = names[e->name];
+        if (strstr(t->names[e->name].symbol, "GraphLaunch"))
+            e->kind = STITCH_TRACE_GRAPH_LAUNCH;
+    }
+    stitch_free(names);
+    return rc;
 }
 
 static bool read_call(stitch__record_reader *r, const stitch__cupti_api *a, stitch__event *e)
@@ -158,9 +187,8 @@ static void read_one(stitch__record_reader *r, const stitch__cupti_record *recor
     if (e.kind == STITCH_TRACE_KERNEL)
         named = stitch__timeline_name(t, ((const stitch__cupti_kernel *)record)->name, true, &e.name) == STITCH_OK;
     else if (STITCH__TRACE_CALLS >> e.kind & 1)
-        named = call_name(
-            r, record->kind == STITCH__CUPTI_KIND_DRIVER ? STITCH__CUPTI_DOMAIN_DRIVER : STITCH__CUPTI_DOMAIN_RUNTIME,
-            ((const stitch__cupti_api *)record)->callback, &e.name);
+        named = call_number(r, record->kind == STITCH__CUPTI_KIND_RUNTIME,
+                            ((const stitch__cupti_api *)record)->callback, &e.name);
     else
         named =
             stitch__timeline_name(t, e.kind == STITCH_TRACE_SYNC ? sync_names[e.detail] : stitch__copy_name(e.detail),
@@ -169,8 +197,6 @@ static void read_one(stitch__record_reader *r, const stitch__cupti_record *recor
         t->dropped++;
         return;
     }
-    if ((STITCH__TRACE_CALLS >> e.kind & 1) && strstr(t->names[e.name].symbol, "GraphLaunch"))
-        e.kind = STITCH_TRACE_GRAPH_LAUNCH;
     stitch__timeline_add(t, &e);
 }
 

@@ -3,6 +3,7 @@
  * What users read from a trace that has ended.
  */
 #include "profile/profile.h"
+#include "program/program.h"
 
 const char *stitch_trace_kind_name(int kind)
 {
@@ -13,18 +14,6 @@ const char *stitch_trace_kind_name(int kind)
 #undef STITCH_TRACE_KIND_CASE
     default: return "unknown";
     }
-}
-
-/* A caller built for a newer library gets zeroes in the fields that this one does not know. */
-static int hand_out(void *to, size_t *size_of_to, const void *from, size_t size)
-{
-    size_t theirs = *size_of_to;
-    if (theirs < sizeof(theirs))
-        return STITCH_E_INVALID;
-    memset(to, 0, theirs);
-    memcpy(to, from, theirs < size ? theirs : size);
-    *size_of_to = theirs;
-    return STITCH_OK;
 }
 
 size_t stitch_trace_count(const stitch_trace *trace)
@@ -67,7 +56,7 @@ int stitch_trace_record_get(const stitch_trace *trace, size_t index, stitch_trac
     };
     memcpy(r.grid, e->grid, sizeof(r.grid));
     memcpy(r.block, e->block, sizeof(r.block));
-    return hand_out(record, &record->struct_size, &r, sizeof(r));
+    return stitch__out_struct(record, &r, sizeof(r));
 }
 
 int stitch_trace_summary_get(const stitch_trace *trace, stitch_trace_summary *summary)
@@ -75,7 +64,7 @@ int stitch_trace_summary_get(const stitch_trace *trace, stitch_trace_summary *su
     const stitch__analysis *a = stitch__trace_analysis(trace);
     if (!trace || !summary)
         return STITCH_E_INVALID;
-    return a ? hand_out(summary, &summary->struct_size, &a->summary, sizeof(a->summary)) : STITCH_E_STATE;
+    return a ? stitch__out_struct(summary, &a->summary, sizeof(a->summary)) : STITCH_E_STATE;
 }
 
 #define ACCESSORS(what, type, list, n)                                                                                 \
@@ -91,7 +80,7 @@ int stitch_trace_summary_get(const stitch_trace *trace, stitch_trace_summary *su
             return STITCH_E_INVALID;                                                                                   \
         if (!a || index >= a->n)                                                                                       \
             return STITCH_E_NOT_FOUND;                                                                                 \
-        return hand_out(out, &out->struct_size, &a->list[index], sizeof(a->list[index]));                              \
+        return stitch__out_struct(out, &a->list[index], sizeof(a->list[index]));                                       \
     }
 
 ACCESSORS(kernel, stitch_trace_kernel, kernels, kernel_count)

@@ -200,8 +200,10 @@ bool stitch__event_matches(const stitch__timeline *t, const stitch__event *e, co
         return false;
     if ((f->stream && e->stream != f->stream) || (f->graph && e->graph != f->graph))
         return false;
-    return !f->waits || e->kind == STITCH_TRACE_SYNC ||
-           ((STITCH__TRACE_CALLS >> e->kind & 1) && t->names[e->name].waits);
+    if (!f->waits)
+        return true;
+    return e->kind == STITCH_TRACE_SYNC ? e->detail != STITCH__SYNC_STREAM_WAIT
+                                        : (STITCH__TRACE_CALLS >> e->kind & 1) && t->names[e->name].waits;
 }
 
 /* Adds a time that does not start before the last one did. */

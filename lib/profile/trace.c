@@ -425,7 +425,8 @@ static int stop(stitch_trace *trace, bool wait, stitch_error **err)
     rc = rc ? rc : gone;
     trace->ended = true;
     trace->timeline.dropped += trace->reader.lost_buffers;
-    if (stitch__timeline_finish(&trace->timeline) == STITCH_OK)
+    if (stitch__records_name_calls(&trace->reader) == STITCH_OK &&
+        stitch__timeline_finish(&trace->timeline) == STITCH_OK)
         return rc;
     stitch__timeline_free(&trace->timeline); /* without names nothing of it can be shown */
     return rc ? rc : stitch__err_nomem(trace->ctx, err);
