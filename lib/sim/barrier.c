@@ -43,7 +43,9 @@ static void order(stitch__block *b, uint32_t came, uint32_t wait)
         for (uint32_t k = 0; k < b->warp_count; k++)
             if (b->seen[i][k] > join[k])
                 join[k] = b->seen[i][k];
-        uint32_t until = wait >> i & 1 ? now : b->released[i];
+        if (wait >> i & 1) /* one of them may pass on what all did, by a fence or an mbarrier */
+            b->released[i] = now;
+        uint32_t until = b->released[i];
         if (until > join[i])
             join[i] = until;
     }

@@ -22,9 +22,8 @@ static bool locate_shared(stitch__exec *x, const stitch__instr *in, uint64_t add
     else if (rank != b->rank)
         b = b->cluster->blocks[rank];
     if (b && b != x->block && b->done && !b->killed) {
-        stitch__report(x, STITCH__SIM_USE_AFTER_FREE, in, lane, STITCH__SIM_SHARED, address, size,
-                       "shared memory of block %u of the cluster, which has ended: a cluster barrier would keep it",
-                       rank);
+        stitch__report(x, STITCH__SIM_BLOCK_ENDED, in, lane, STITCH__SIM_SHARED, address, size,
+                       "block %u of the cluster: a cluster barrier before its end would keep it", rank);
         return false;
     }
     uint32_t first = x->job->f->reserved_smem ? STITCH__SIM_SHARED_RESERVED : STITCH__SIM_SHARED_START;

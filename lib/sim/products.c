@@ -384,17 +384,15 @@ static bool all_begun(const stitch__exec *x, uint32_t number)
     return true;
 }
 
-/* Then what they read for it lies behind the running warp. */
+/* Then what they read for it lies behind the running warp, and behind whom it tells. */
 static void join_group(stitch__exec *x)
 {
     stitch__block *b = x->block;
-    uint32_t me = x->warp->index;
+    uint32_t me = x->warp->index, now = stitch__tick(b);
     for (uint32_t i = me & ~3u; i < (me | 3) + 1 && i < b->warp_count; i++)
-        if (i != me && b->seen[me][i] <= b->warps[i].clock) {
-            b->seen[me][i] = b->warps[i].clock + 1;
-            b->partial = true;
-        }
-    stitch__time_warp(x);
+        b->seen[me][i] = b->released[i] = now;
+    b->partial = true;
+    x->warp->clock = now;
 }
 
 static void none_in_progress(stitch__block *b)

@@ -98,6 +98,7 @@ void stitch__sim_module_init(const stitch__sim_module *m, size_t index, void *ou
     X(NONE, "none", "no fault")                                                                                        \
     X(OUT_OF_BOUNDS, "out_of_bounds", "access outside of every buffer")                                                \
     X(USE_AFTER_FREE, "use_after_free", "access to memory that was freed")                                             \
+    X(BLOCK_ENDED, "block_ended", "access to the shared memory of a block that has ended")                             \
     X(MISALIGNED, "misaligned", "address is not a multiple of the access size")                                        \
     X(READ_ONLY, "read_only", "store to constant memory")                                                              \
     X(UNINITIALISED, "uninitialised", "read of memory that nothing wrote")                                             \

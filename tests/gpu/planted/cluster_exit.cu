@@ -4,7 +4,7 @@
  *
  * arch: sm_90a
  * launch: grid=2 block=64 in=128 out=128
- * expect: use_after_free
+ * expect: block_ended
  * tools: -
  */
 static __device__ void cluster_exit_sync()
