@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The scan of a program: its image, its PTX where that is needed, its products; as JSON and as text.
+ */
+#include <stdio.h>
+
+#include "cuda/cuda.h"
+#include "program/program.h"
+#include "verify/scan.h"
+
+/* ---- collecting ---- */
+
+/* Names from hostile files go into reports: they are made UTF-8 here. NULL: out of memory. */
+static const char *keep_name(stitch__scan *scan, const char *name, size_t len, size_t max)
+{
+    char *kept = stitch__arena_strndup(&scan->arena, name, len < max ? len : max);
+    for (char *p = kept && !stitch__utf8_valid(kept, strlen(kept)) ? kept : NULL; p && *p; p++)
+        *p = (unsigned char)*p < 0x80 ? *p : '?';
+    return kept;
+}
+
+int stitch__scan_add_function(stitch__scan *scan, const char *symbol, size_t len, bool kernel,
+                              stitch__scan_function **out)
+{
+    int rc = stitch__grow(scan->ctx, &scan->functions, &scan->function_cap, scan->function_count + 1,
+                          sizeof(*scan->functions));
+    if (rc)
+        return rc;
+    stitch__scan_function *f = &scan->functions[scan->function_count];
+    memset(f, 0, sizeof(*f));
+    f->symbol = f->name = keep_name(scan, symbol, len, 4096);
+    f->kernel = kernel;
+    f->used = true;
+    if (!f->symbol)
+        return STITCH_E_NOMEM;
+    scan->function_count++;
+    *out = f;
+    return STITCH_OK;
+}
+
+int stitch__scan_add_op(stitch__scan *scan, stitch__scan_function *f, const stitch__sass *s, uint64_t at)
+{
+    for (size_t i = 0; i < f->op_count; i++) {
+        stitch__scan_op *o = &f->ops[i];
+        if (o->kind != s->kind)
+            continue;
+        /* Of those not known the first stands for all: there can be thousands of them in hostile code. */
+        if (s->kind == STITCH__SCAN_NOT_KNOWN ||
+            (o->a == s->a && o->b == s->b && o->acc == s->acc && strcmp(o->name, s->name) == 0)) {
+            o->count++;
+            return STITCH_OK;
+        }
+    }
+    if (f->op_count == f->op_cap) {
+        size_t cap = f->op_cap ? 2 * f->op_cap : 8;
+        stitch__scan_op *ops = stitch__arena_array(&scan->arena, cap, sizeof(*ops));
+        if (!ops)
+            return STITCH_E_NOMEM;
+        if (f->op_count)
+            memcpy(ops, f->ops, f->op_count * sizeof(*ops));
+        f->ops = ops;
+        f->op_cap = cap;
+    }
+    const char *name = stitch__arena_strdup(&scan->arena, s->name);
+    if (!name)
+        return STITCH_E_NOMEM;
+    f->ops[f->op_count++] = (stitch__scan_op){s->kind, s->a, s->b, s->acc, name, 1, at};
+    return STITCH_OK;
+}
+
+int stitch__scan_add_call(stitch__scan *scan, const char *name, size_t len)
+{
+    for (size_t i = 0; i < scan->call_count; i++) {
+        if (strlen(scan->calls[i]) == len && memcmp(scan->calls[i], name, len) == 0)
+            return STITCH_OK;
+    }
+    if (scan->call_count >= STITCH__SCAN_MAX_CALLS)
+        return STITCH_OK;
+    if (stitch__grow(scan->ctx, &scan->calls, &scan->call_cap, scan->call_count + 1, sizeof(*scan->calls)))
+        return STITCH_E_NOMEM;
+    scan->calls[scan->call_count] = keep_name(scan, name, len, 200);
+    return scan->calls[scan->call_count] ? (scan->call_count++, STITCH_OK) : STITCH_E_NOMEM;
+}
+
+stitch__scan_global *stitch__scan_find_global(const stitch__scan *scan, const char *name, size_t len)
+{
+    for (size_t i = 0; i < scan->global_count; i++) {
+        if (strncmp(scan->globals[i].name, name, len) == 0 && scan->globals[i].name[len] == '\0')
+            return &scan->globals[i];
+    }
+    return NULL;
+}
+
+int stitch__scan_add_global(stitch__scan *scan, const char *name, size_t len, uint64_t bytes, bool initialised,
+                            bool managed)
+{
+    if (scan->global_count >= STITCH__SCAN_MAX_GLOBALS || stitch__scan_find_global(scan, name, len))
+        return STITCH_OK;
+    if (stitch__grow(scan->ctx, &scan->globals, &scan->global_cap, scan->global_count + 1, sizeof(*scan->globals)))
+        return STITCH_E_NOMEM;
+    stitch__scan_global *g = &scan->globals[scan->global_count];
+    *g = (stitch__scan_global){keep_name(scan, name, len, 4096), bytes, initialised, managed, STITCH__SCAN_UNSEEN};
+    if (!g->name)
+        return STITCH_E_NOMEM;
+    scan->global_count++;
+    return STITCH_OK;
+}
+
+/* ---- reading ---- */
+
+static int new_scan(stitch_context *ctx, const stitch_image *image, stitch__scan **out, stitch_error **err)
+{
+    stitch__scan *scan = stitch__calloc(ctx, 1, sizeof(*scan));
+    if (!scan)
+        return stitch__err_nomem(ctx, err);
+    scan->ctx = ctx;
+    scan->arena.ctx = ctx;
+    scan->arch = stitch__arena_strdup(&scan->arena, stitch_image_arch(image));
+    if (!scan->arch) {
+        stitch__scan_free(scan);
+        return stitch__err_nomem(ctx, err);
+    }
+    *out = scan;
+    return STITCH_OK;
+}
+
+void stitch__scan_free(stitch__scan *scan)
+{
+    if (!scan)
+        return;
+    stitch_free(scan->functions);
+    stitch_free(scan->globals);
+    stitch_free(scan->calls);
+    stitch_free(scan->gemms);
+    stitch_free(scan->findings);
+    stitch__arena_free(&scan->arena);
+    stitch_free(scan);
+}
+
+static bool machine_code(const stitch_image *image)
+{
+    int number = 0;
+    return !stitch_image_is_ptx(image) && sscanf(stitch_image_arch(image), "sm_%d", &number) == 1 &&
+           stitch__sass_arch_known(number);
+}
+
+static int unreadable(stitch__scan *scan, int rc, const char *what, const char *why, stitch_error **err)
+{
+    return rc == STITCH_E_NOMEM
+               ? stitch__err_nomem(scan->ctx, err)
+               : stitch__err(scan->ctx, err, rc, "the %s of a program cannot be scanned: %s", what, why);
+}
+
+static int read_image(stitch__scan *scan, const stitch_image *image, stitch_error **err)
+{
+    size_t size;
+    const char *data = stitch_image_data(image, &size), *why = "";
+    if (!data)
+        return stitch__err(scan->ctx, err, STITCH_E_INVALID, "there is no code to scan: compilation failed");
+    scan->from_ptx = !machine_code(image);
+    int rc = STITCH_OK;
+    if (stitch_image_is_ptx(image))
+        rc = stitch__scan_ptx(scan, data, size, true, &why);
+    else if (!scan->from_ptx)
+        rc = stitch__scan_cubin(scan, data, size, &why);
+    return rc ? unreadable(scan, rc, stitch_image_is_ptx(image) ? "PTX" : "machine code", why, err) : STITCH_OK;
+}
+
+/* Whether the PTX of the same source would tell more than its machine code. */
+static bool needs_ptx(const stitch__scan *scan, const stitch_image *image)
+{
+    if (stitch_image_is_ptx(image))
+        return false;
+    if (scan->from_ptx || scan->global_count)
+        return true;
+    for (size_t i = 0; i < scan->function_count; i++) {
+        for (size_t k = 0; k < scan->functions[i].op_count; k++) {
+            if (scan->functions[i].ops[k].a == STITCH__SCAN_UNDECIDED)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* tcgen05 products: the instruction has its kind in PTX only. Taken over where a function has one kind of them. */
+static void decide_types(stitch__scan *scan, const stitch__scan *ptx)
+{
+    for (size_t i = 0; i < scan->function_count; i++) {
+        const stitch__scan_function *other = NULL;
+        stitch__scan_function *f = &scan->functions[i];
+        int type = 0;
+        for (size_t k = 0; k < ptx->function_count && !other; k++)
+            other = strcmp(ptx->functions[k].symbol, f->symbol) == 0 ? &ptx->functions[k] : NULL;
+        for (size_t k = 0; other && k < other->op_count; k++) {
+            const stitch__scan_op *o = &other->ops[k];
+            bool half = o->kind == STITCH__SCAN_TENSOR && strcmp(o->name, "tcgen05") == 0 &&
+                        (o->a == STITCH__SCAN_F16 || o->a == STITCH__SCAN_TF32);
+            if (half)
+                type = type && type != o->a ? STITCH__SCAN_UNDECIDED : o->a;
+        }
+        for (size_t k = 0; type && k < f->op_count; k++) {
+            if (f->ops[k].a == STITCH__SCAN_UNDECIDED)
+                f->ops[k].a = f->ops[k].b = type;
+        }
+    }
+}
+
+static int read_ptx(stitch__scan *scan, const stitch_image *ptx, stitch_error **err)
+{
+    size_t size;
+    const char *why = "", *text = stitch_image_data(ptx, &size);
+    stitch__scan *other = NULL;
+    int rc;
+    if (!text)
+        return STITCH_OK;
+    if (scan->from_ptx) {
+        rc = stitch__scan_ptx(scan, text, size, true, &why);
+        return rc ? unreadable(scan, rc, "PTX", why, err) : STITCH_OK;
+    }
+    if ((rc = new_scan(scan->ctx, ptx, &other, err)) != STITCH_OK)
+        return rc;
+    /* Functions are read first: a call to one of them can be followed. */
+    for (size_t i = 0; i < scan->global_count && rc == STITCH_OK; i++) {
+        const stitch__scan_global *g = &scan->globals[i];
+        rc = stitch__scan_add_global(other, g->name, strlen(g->name), g->bytes, g->initialised, g->managed);
+    }
+    if (rc == STITCH_OK)
+        rc = stitch__scan_ptx(other, text, size, true, &why);
+    if (rc == STITCH_OK) {
+        decide_types(scan, other);
+        for (size_t i = 0; i < scan->global_count; i++) {
+            const stitch__scan_global *g =
+                stitch__scan_find_global(other, scan->globals[i].name, strlen(scan->globals[i].name));
+            scan->globals[i].access = g ? g->access : STITCH__SCAN_ESCAPES;
+        }
+    }
+    stitch__scan_free(other);
+    return rc ? unreadable(scan, rc, "PTX", why, err) : STITCH_OK;
+}
+
+/* ---- the plan ---- */
+
+static int scan_type(int dtype)
+{
+    switch (dtype) {
+    case STITCH_DTYPE_F64: return STITCH__SCAN_F64;
+    case STITCH_DTYPE_F32: return STITCH__SCAN_F32;
+    case STITCH_DTYPE_TF32: return STITCH__SCAN_TF32;
+    case STITCH_DTYPE_F16: return STITCH__SCAN_F16;
+    case STITCH_DTYPE_BF16: return STITCH__SCAN_BF16;
+    case STITCH_DTYPE_F8E4M3: return STITCH__SCAN_E4M3;
+    case STITCH_DTYPE_F8E5M2: return STITCH__SCAN_E5M2;
+    default: return STITCH__SCAN_UNKNOWN;
+    }
+}
+
+static int ref_dtype(const stitch__doc *doc, const stitch__ref *ref)
+{
+    int dtype = ref->tensor >= 0 && (size_t)ref->tensor < doc->tensor_count ? doc->tensors[ref->tensor].dtype : 0;
+    return scan_type(dtype == STITCH_DTYPE_TF32 ? STITCH_DTYPE_F32 : dtype); /* held as float32 */
+}
+
+/* As lib/program/gemm.c asks cuBLASLt for it. */
+static int add_gemm(stitch__scan *scan, const stitch__doc *doc, const stitch__step *step)
+{
+    const stitch__gemm_step *g = step->u.gemm;
+    int rc = stitch__grow(scan->ctx, &scan->gemms, &scan->gemm_cap, scan->gemm_count + 1, sizeof(*scan->gemms));
+    if (rc)
+        return rc;
+    int a = ref_dtype(doc, &g->a), b = ref_dtype(doc, &g->b), compute = scan_type(g->compute);
+    if (!g->compute)
+        compute = a == STITCH__SCAN_F64 ? STITCH__SCAN_F64 : STITCH__SCAN_F32;
+    int acc = compute == STITCH__SCAN_TF32 ? STITCH__SCAN_F32 : compute;
+    if (compute == STITCH__SCAN_TF32) { /* float32 operands are rounded on their way */
+        a = a == STITCH__SCAN_F32 ? STITCH__SCAN_TF32 : a;
+        b = b == STITCH__SCAN_F32 ? STITCH__SCAN_TF32 : b;
+    }
+    const char *place = stitch__arena_strdup(&scan->arena, step->place ? step->place : "");
+    scan->gemms[scan->gemm_count] = (stitch__scan_gemm){place, a, b, acc};
+    return place ? (scan->gemm_count++, STITCH_OK) : STITCH_E_NOMEM;
+}
+
+static int walk_steps(stitch__scan *scan, const stitch__doc *doc, const stitch_image *image, const stitch__steps *steps)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; i < steps->count && rc == STITCH_OK; i++) {
+        const stitch__step *step = &steps->items[i];
+        size_t index;
+        if (step->kind == STITCH__STEP_REPEAT) { /* nesting is limited where plans are parsed */
+            rc = walk_steps(scan, doc, image, &step->u.repeat->steps);
+        } else if (step->kind == STITCH__STEP_GEMM) {
+            rc = add_gemm(scan, doc, step);
+        } else if (step->kind == STITCH__STEP_KERNEL &&
+                   stitch_image_find(image, step->u.kernel->name, &index) == STITCH_OK) {
+            stitch_kernel_info info = STITCH_KERNEL_INFO_INIT;
+            stitch_image_kernel(image, index, &info);
+            for (size_t k = 0; k < scan->function_count; k++) {
+                stitch__scan_function *f = &scan->functions[k];
+                if (f->kernel && strcmp(f->symbol, info.symbol) == 0) {
+                    f->used = true;
+                    f->name = stitch__arena_strdup(&scan->arena, step->u.kernel->name);
+                    rc = f->name ? STITCH_OK : STITCH_E_NOMEM;
+                }
+            }
+        }
+    }
+    return rc;
+}
+
+static int read_plan(stitch__scan *scan, const stitch__doc *doc, const stitch_image *image, stitch_error **err)
+{
+    for (size_t i = 0; i < scan->function_count; i++)
+        scan->functions[i].used = !scan->functions[i].kernel;
+    int rc = walk_steps(scan, doc, image, &doc->prepare);
+    if (rc == STITCH_OK)
+        rc = walk_steps(scan, doc, image, &doc->run);
+    return rc ? stitch__err_nomem(scan->ctx, err) : STITCH_OK;
+}
+
+/* Symbols for people, where no step names the kernel. */
+static int name_functions(stitch__scan *scan, const stitch_image *image)
+{
+    for (size_t i = 0; i < stitch_image_kernel_count(image); i++) {
+        stitch_kernel_info info = STITCH_KERNEL_INFO_INIT;
+        if (stitch_image_kernel(image, i, &info))
+            continue;
+        for (size_t k = 0; k < scan->function_count; k++) {
+            stitch__scan_function *f = &scan->functions[k];
+            if (f->name == f->symbol && strcmp(f->symbol, info.symbol) == 0 &&
+                !(f->name = stitch__arena_strdup(&scan->arena, info.name)))
+                return STITCH_E_NOMEM;
+        }
+    }
+    return STITCH_OK;
+}
+
+/* ---- the two ways in ---- */
+
+static int compile_ptx(stitch_context *ctx, stitch_program *program, const char *arch, stitch_image **out,
+                       stitch_error **err)
+{
+    stitch_compile_options o = STITCH_COMPILE_OPTIONS_INIT;
+    const char **names = NULL;
+    int rc = stitch__kernel_names(&program->doc, &names, &o.name_count, err);
+    o.names = names;
+    o.arch = arch;
+    o.ptx = 1;
+    if (rc == STITCH_OK)
+        rc = stitch_compile(ctx, stitch_program_source(program), &o, out, err);
+    if (rc)
+        stitch__err_prefix(err, "PTX for the scan: ");
+    stitch_free(names);
+    return rc;
+}
+
+int stitch__scan_image(stitch_context *ctx, const stitch_image *image, const stitch_image *ptx, const stitch_task *task,
+                       stitch__scan **out, stitch_error **err)
+{
+    stitch__scan *scan = NULL;
+    *out = NULL;
+    int rc = new_scan(ctx, image, &scan, err);
+    if (rc == STITCH_OK)
+        rc = read_image(scan, image, err);
+    if (rc == STITCH_OK && ptx && needs_ptx(scan, image))
+        rc = read_ptx(scan, ptx, err);
+    if (rc == STITCH_OK && (name_functions(scan, image) || stitch__scan_judge(scan, task)))
+        rc = stitch__err_nomem(ctx, err);
+    if (rc)
+        stitch__scan_free(scan);
+    else
+        *out = scan;
+    return rc;
+}
+
+int stitch__scan_program(stitch_context *ctx, stitch_program *program, const stitch_image *image,
+                         const stitch_task *task, stitch__scan **out, stitch_error **err)
+{
+    stitch__scan *scan = NULL;
+    stitch_image *ptx = NULL;
+    *out = NULL;
+    int rc = new_scan(ctx, image, &scan, err);
+    if (rc == STITCH_OK)
+        rc = read_image(scan, image, err);
+    if (rc == STITCH_OK && needs_ptx(scan, image)) {
+        rc = compile_ptx(ctx, program, scan->arch, &ptx, err);
+        if (rc == STITCH_OK)
+            rc = read_ptx(scan, ptx, err);
+    }
+    if (rc == STITCH_OK)
+        rc = read_plan(scan, &program->doc, image, err);
+    if (rc == STITCH_OK && (name_functions(scan, image) || stitch__scan_judge(scan, task)))
+        rc = stitch__err_nomem(ctx, err);
+    stitch_image_free(ptx);
+    if (rc)
+        stitch__scan_free(scan);
+    else
+        *out = scan;
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static json_t *op_json(const stitch__scan *scan, const stitch__scan_op *o)
+{
+    json_t *j = json_pack("{s:s, s:s, s:I, s:I}", "kind", stitch__scan_kind_name(o->kind), "instruction", o->name,
+                          "count", (json_int_t)o->count, scan->from_ptx ? "ptx_line" : "offset", (json_int_t)o->at);
+    const char *const keys[] = {"a", "b", "accumulator"};
+    const int types[] = {o->a, o->b, o->acc};
+    for (size_t i = 0; j && i < 3; i++) {
+        if (types[i] && json_object_set_new(j, keys[i], json_string(stitch__scan_type_name(types[i])))) {
+            json_decref(j);
+            return NULL;
+        }
+    }
+    return j;
+}
+
+static json_t *functions_json(const stitch__scan *scan)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < scan->function_count; i++) {
+        const stitch__scan_function *f = &scan->functions[i];
+        json_t *ops = json_array(), *j = NULL;
+        bool ok = ops != NULL;
+        for (size_t k = 0; ok && k < f->op_count; k++)
+            ok = json_array_append_new(ops, op_json(scan, &f->ops[k])) == 0;
+        if (ok)
+            j = json_pack("{s:s, s:b, s:b, s:I, s:I, s:O}", "name", f->name, "kernel", (int)f->kernel, "used",
+                          (int)f->used, "instructions", (json_int_t)f->instructions, "not_known",
+                          (json_int_t)f->unknown, "operations", ops);
+        json_decref(ops);
+        if (json_array_append_new(list, j)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *globals_json(const stitch__scan *scan)
+{
+    static const char *const access[] = {"not looked at", "read only", "address escapes", "written"};
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < scan->global_count; i++) {
+        const stitch__scan_global *g = &scan->globals[i];
+        json_t *j =
+            json_pack("{s:s, s:I, s:b, s:b, s:s}", "name", g->name, "bytes", (json_int_t)g->bytes, "initialised",
+                      (int)g->initialised, "managed", (int)g->managed, "access", access[g->access]);
+        if (json_array_append_new(list, j)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *rest_json(const stitch__scan *scan, int what)
+{
+    json_t *list = json_array();
+    size_t count = what == 0 ? scan->call_count : what == 1 ? scan->gemm_count : scan->finding_count;
+    for (size_t i = 0; list && i < count; i++) {
+        json_t *j = NULL;
+        if (what == 0) {
+            j = json_string(scan->calls[i]);
+        } else if (what == 1) {
+            const stitch__scan_gemm *g = &scan->gemms[i];
+            j = json_pack("{s:s, s:s, s:s, s:s}", "step", g->place, "a", stitch__scan_type_name(g->a), "b",
+                          stitch__scan_type_name(g->b), "accumulator", stitch__scan_type_name(g->acc));
+        } else {
+            const stitch__scan_finding *f = &scan->findings[i];
+            j = json_pack("{s:s, s:s, s:s, s:s}", "severity", f->major ? "major" : "minor", "kernel", f->kernel, "what",
+                          f->what, "evidence", f->evidence);
+        }
+        if (json_array_append_new(list, j)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+json_t *stitch__scan_json(const stitch__scan *scan)
+{
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "arch", scan->arch, "from",
+                     scan->from_ptx ? "PTX" : "machine code", "functions", functions_json(scan), "globals",
+                     globals_json(scan), "calls", rest_json(scan, 0), "products", rest_json(scan, 1), "findings",
+                     rest_json(scan, 2));
+}
+
+char *stitch__scan_text(const stitch__scan *scan)
+{
+    stitch__buf b;
+    stitch__buf_init(&b, scan->ctx);
+    for (size_t i = 0; i < scan->function_count; i++) {
+        const stitch__scan_function *f = &scan->functions[i];
+        for (size_t k = 0; k < f->op_count && f->used; k++) {
+            const stitch__scan_op *o = &f->ops[k];
+            if (o->kind != STITCH__SCAN_TENSOR && o->kind != STITCH__SCAN_HALF && o->kind != STITCH__SCAN_CONVERT)
+                continue;
+            stitch__buf_printf(&b, "%s %s: %s %s %s", f->kernel ? "kernel" : "function", f->name,
+                               stitch__scan_kind_name(o->kind), o->kind == STITCH__SCAN_CONVERT ? "to" : "in",
+                               stitch__scan_type_name(o->a));
+            if (o->kind == STITCH__SCAN_TENSOR)
+                stitch__buf_printf(&b, " and %s with %s accumulation", stitch__scan_type_name(o->b),
+                                   stitch__scan_type_name(o->acc));
+            stitch__buf_printf(&b, " (%s, %" PRIu64 ")\n", o->name, o->count);
+        }
+    }
+    for (size_t i = 0; i < scan->gemm_count; i++) {
+        const stitch__scan_gemm *g = &scan->gemms[i];
+        stitch__buf_printf(&b, "%s: cuBLASLt product of %s and %s with %s accumulation\n", g->place,
+                           stitch__scan_type_name(g->a), stitch__scan_type_name(g->b), stitch__scan_type_name(g->acc));
+    }
+    stitch__buf_puts(&b, "");
+    return b.len || b.failed ? stitch__buf_take(&b, NULL) : stitch__strdup(scan->ctx, "");
+}
