@@ -212,6 +212,9 @@ def run_tool(tool, program, cases):
            "\n\n".join(record for found in wrong.values() for record in found[:2]))
 
 
+ARCH_OPTIONS = {"native": "-arch=native", "sm_90a": "-gencode=arch=compute_90a,code=sm_90a"}
+
+
 def device_arch():
     """The architecture to compile for, with the instructions that only one has where that is known to be right."""
     try:
@@ -237,7 +240,7 @@ def run_sanitizer(cases):
         source, program = os.path.join(folder, "planted_host.cu"), os.path.join(folder, "planted_host")
         with open(source, "w", encoding="utf-8") as text:
             text.write(host_source(cases))
-        done = subprocess.run([find_program("nvcc"), f"-arch={arch}", "-lineinfo", "-o", program, source], capture_output=True,
+        done = subprocess.run([find_program("nvcc"), ARCH_OPTIONS[arch], "-lineinfo", "-o", program, source], capture_output=True,
                               text=True, timeout=120)
         report("nvcc compiles the kernels", done.returncode == 0, done.stderr)
         if done.returncode == 0:
