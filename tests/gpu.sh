@@ -22,7 +22,7 @@ logs=$(mktemp -d) || exit 1
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 programs=0
-for test in "$build"/tests/gpu/test_* tests/gpu/test_*.py; do
+for test in "$build"/tests/gpu/test_* "$build"/tests/adversarial/test_* tests/gpu/test_*.py; do
     [ -f "$test" ] || continue
     name=$(basename "$test" .py)
     echo "$name" >&2
@@ -34,7 +34,7 @@ for test in "$build"/tests/gpu/test_* tests/gpu/test_*.py; do
     *)
         [ -x "$test" ] || continue
         programs=$((programs + 1))
-        timeout -k 10 300 "$test" >"$logs/$name" 2>&1
+        timeout -k 10 600 "$test" >"$logs/$name" 2>&1
         status=$?
         ;;
     esac
