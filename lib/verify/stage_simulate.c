@@ -16,10 +16,14 @@ static const struct {
 #undef ROW
 };
 
+/* A kernel that never ends is stopped by the verification's own deadline or cancellation. */
 static CUresult set_options(stitch__verify *v, uint32_t flags, bool keep_going)
 {
     stitch__sim_set_options_fn set;
-    stitch__sim_options options = {.flags = flags, .keep_going = keep_going};
+    stitch__sim_options options = {.flags = flags,
+                                   .keep_going = keep_going,
+                                   .cancel = v->scope.cancel,
+                                   .deadline_ns = v->scope.deadline_ns};
     memcpy(&set, &v->dev->drv->sim_set_options, sizeof(set));
     return set ? set(&options) : CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -172,6 +176,17 @@ static int run_once(stitch__verify *v, int *code, stitch_error **why, stitch_err
     return rc;
 }
 
+/* The time was over while it ran: what the simulator says of the kernel that it stopped is no finding of its own. */
+static int judge_time(stitch__verify *v, stitch_error **err)
+{
+    stitch_error *why = NULL;
+    int code = stitch__scope_check(&v->scope, "simulating the program", &why);
+
+    free_reports(v, take_reports(v));
+    stitch__err_prefix(&why, "the program did not end in time: ");
+    return stitch__stage_judge(v, STITCH_STAGE_SIMULATE, code, &why, err); /* cancellation is handed on */
+}
+
 static int judge_findings(stitch__verify *v, int code, stitch_error **why, stitch_error **err)
 {
     stitch__sim_reports *reports = take_reports(v);
@@ -208,7 +223,9 @@ int stitch__stage_simulate(stitch__verify *v, stitch_error **err)
     rc = stitch__sets_open(v, err);
     if (!rc)
         rc = run_once(v, &code, &why, err);
-    if (!rc)
+    if (!rc && stitch__scope_ended(&v->scope))
+        rc = judge_time(v, err);
+    else if (!rc)
         rc = judge_findings(v, code, &why, err);
     else
         free_reports(v, take_reports(v));
@@ -216,4 +233,13 @@ int stitch__stage_simulate(stitch__verify *v, stitch_error **err)
     /* What follows was checked: only what hardware finds as well. */
     (void)set_options(v, v->report->failed_stage ? STITCH__SIM_CHECK_ALL : STITCH__SIM_CHECK_BOUNDS, false);
     return rc;
+}
+
+void stitch__simulate_end(stitch__verify *v)
+{
+    stitch__sim_set_options_fn set;
+    const stitch__sim_options options = {.flags = STITCH__SIM_CHECK_BOUNDS}; /* without what ends with the call */
+    memcpy(&set, &v->dev->drv->sim_set_options, sizeof(set));
+    if (set)
+        (void)set(&options);
 }
