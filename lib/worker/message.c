@@ -6,7 +6,13 @@
 
 #include "worker/protocol.h"
 
-enum { MAX_NAME = 255, MAX_PATH = 4096, MAX_PROBE = 4096, MAX_ANSWER = 65536 };
+enum {
+    MAX_NAME = 255,
+    MAX_PATH = 4096,
+    MAX_PROBE = 4096,
+    MAX_ANSWER = 65536,
+    MAX_DIST = 255, /* variants have kinds that no task can declare */
+};
 
 const char *stitch__worker_op_text(int op)
 {
@@ -110,8 +116,7 @@ static bool get_fill(stitch__reader *r, stitch__request *q)
     q->dist.kind = (int32_t)stitch__get_u32(r);
     q->dist.a = stitch__get_f64(r);
     q->dist.b = stitch__get_f64(r);
-    return isfinite(q->scale) && isfinite(q->dist.a) && isfinite(q->dist.b) &&
-           (q->dist.kind == STITCH_DIST_NONE || stitch__dist_name(q->dist.kind));
+    return isfinite(q->scale) && isfinite(q->dist.a) && isfinite(q->dist.b) && in(q->dist.kind, 0, MAX_DIST);
 }
 
 static bool get_request(int op, stitch__reader *r, stitch__request *q)

@@ -202,8 +202,9 @@ typedef struct stitch__process {
     int pidfd;  /* -1: the kernel has none */
     int words;  /* memory file that its stderr goes to, -1: none */
     bool ended; /* reaped (or somebody else reaped it) */
-    bool known; /* status holds how it ended */
-    int status; /* as waitpid() gives it */
+    bool known; /* how it ended: */
+    bool signalled;
+    int status; /* number of the signal, or the exit code */
 } stitch__process;
 
 /* The executable, released with stitch_free(). */

@@ -266,15 +266,35 @@ void stitch__process_kill(stitch__process *p)
         (void)kill(p->pid, SIGKILL);
 }
 
+#define OWN_P_PIDFD ((idtype_t)3) /* P_PIDFD: Linux 5.4; older headers lack the name */
+
+/* Its status, if it has ended: 1; 0 if it lives; -1 if somebody else took the status. By its descriptor where there is
+ * one: once the host has reaped it, its number may be that of another child of the host. */
+static int take_status(stitch__process *p)
+{
+    siginfo_t info;
+    int got;
+
+    memset(&info, 0, sizeof(info));
+    got = p->pidfd >= 0 ? waitid(OWN_P_PIDFD, (id_t)p->pidfd, &info, WEXITED | WNOHANG) : -1;
+    if (p->pidfd < 0 || (got < 0 && errno == EINVAL))
+        got = waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOHANG);
+    if (got < 0)
+        return errno == ECHILD ? -1 : 0;
+    if (!info.si_pid)
+        return 0;
+    p->signalled = info.si_code != CLD_EXITED;
+    p->status = info.si_status;
+    return 1;
+}
+
 /* Reaps it if it has ended. */
 static bool reap(stitch__process *p)
 {
-    int status = 0;
-    pid_t got = waitpid(p->pid, &status, WNOHANG);
-    if (got == p->pid) {
+    int got = take_status(p);
+    if (got > 0) {
         p->ended = p->known = true;
-        p->status = status;
-    } else if (got < 0 && errno == ECHILD) {
+    } else if (got < 0) {
         /* The host reaps every child, or ignores SIGCHLD: how it ended is lost. Only the descriptor tells when. */
         struct pollfd ready = {p->pidfd, POLLIN, 0};
         p->ended = p->pidfd < 0 || poll(&ready, 1, 0) > 0;
@@ -309,13 +329,13 @@ void stitch__process_end_text(const stitch__process *p, char *out, size_t size)
 
     if (!p->ended || !p->known) {
         snprintf(out, size, "in a way that is not known");
-    } else if (WIFSIGNALED(p->status)) {
+    } else if (p->signalled) {
         for (size_t i = 0; i < STITCH__COUNT(names); i++)
-            if (names[i].number == WTERMSIG(p->status))
+            if (names[i].number == p->status)
                 name = names[i].text;
-        snprintf(out, size, "by signal %d%s", WTERMSIG(p->status), name);
+        snprintf(out, size, "by signal %d%s", p->status, name);
     } else {
-        snprintf(out, size, "with exit code %d", WEXITSTATUS(p->status));
+        snprintf(out, size, "with exit code %d", p->status);
     }
 }
 

@@ -17,15 +17,51 @@ static stitch_program *program;
 
 enum { SOON_MS = 10000 };
 
+/* ---- an allocator that counts, and refuses one call ---------------------------------------------------------------
+ */
+
+static struct {
+    int64_t calls, refuse_at, live;
+    bool refused;
+} meter = {.refuse_at = -1};
+static int64_t refuse_after = -1; /* calls from the start of run_all() on; -1: none */
+
+static bool refuse(void)
+{
+    bool now = meter.calls++ == meter.refuse_at;
+    meter.refused |= now;
+    return now;
+}
+
+static void *meter_alloc(size_t size, void *userdata)
+{
+    void *ptr = refuse() ? NULL : malloc(size);
+    meter.live += ptr != NULL;
+    return ptr;
+}
+
+static void *meter_realloc(void *ptr, size_t size, void *userdata)
+{
+    return refuse() ? NULL : realloc(ptr, size);
+}
+
+static void meter_free(void *ptr, void *userdata)
+{
+    meter.live--;
+    free(ptr);
+}
+
 static void set_up(void)
 {
     static const char *const shape[] = {"N"};
     static const char plan[] =
         "{\"stitch\":1,\"run\":[{\"kernel\":\"k\",\"grid\":[1],\"block\":[32],\"args\":[\"x\",\"y\"]}]}";
     stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, NULL};
 
     options.device = "sim:sm_90";
     options.cache_dir = "";
+    options.allocator = &allocator;
     CHECK_OK(stitch_context_new(&ctx, &options, &err));
     CHECK_OK(stitch_task_new(ctx, "lies", &task, &err));
     CHECK_OK(stitch_task_set_dim(task, "N", 32, &err));
@@ -102,6 +138,8 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     CHECK_OK(stitch__device_get(ctx, &dev, &err));
     CHECK_OK(stitch__device_enter(dev, &err));
     CHECK_OK(stitch__mem_alloc(dev, 128, "y", &into[1], &err));
+    if (refuse_after >= 0)
+        meter.refuse_at = meter.calls + refuse_after;
     STEP("acquire", stitch__worker_acquire(ctx, &scope, &options, &w, &err))
     STEP("ping", stitch__worker_ping(w, &scope, &err))
     STEP("open", stitch__worker_open(w, &scope, task, program, &c, &err))
@@ -135,6 +173,7 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     if (c.ops)
         c.ops->close(c.self);
     stitch__worker_release(w, true);
+    meter.refuse_at = -1;
     stitch__mem_free(dev, into[1]);
     stitch__device_leave(dev);
     return o;
@@ -380,7 +419,36 @@ TEST(there_is_none)
     CHECK(!has_children());
 }
 
+/* Every allocation fails in turn. */
+TEST(no_memory)
+{
+    int before = count_descriptors();
+    int64_t refused = 0, harmless = 0;
+    outcome o;
+
+    for (refuse_after = 0;; refuse_after++) {
+        meter.refused = false;
+        set_up();
+        o = run_all("NONE:nothing", SOON_MS, NULL);
+        tear_down();
+        CHECK_INT(meter.live, 0);
+        if (!meter.refused)
+            break;
+        refused++;
+        harmless += !o.rc && !o.code; /* a library was not found a second time */
+        if ((o.rc || o.code) && o.rc != STITCH_E_NOMEM && o.code != STITCH_E_NOMEM)
+            FAIL("allocation %" PRId64 ", at %s: status %d, code %d, \"%s\"", refuse_after, o.step, o.rc, o.code,
+                 o.message);
+    }
+    refuse_after = -1;
+    printf("# %" PRId64 " allocations, %" PRId64 " of them not needed\n", refused, harmless);
+    CHECK_INT(o.rc, STITCH_OK);
+    CHECK(refused > 10 && harmless < refused);
+    CHECK(!has_children());
+    CHECK_INT(count_descriptors(), before);
+}
+
 TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_sends_garbage), RUN(it_floods),
           RUN(it_closes_its_connection), RUN(messages_that_are_none), RUN(numbers_that_cannot_be),
           RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
-          RUN(a_host_that_ignores_its_children), RUN(there_is_none))
+          RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(no_memory))

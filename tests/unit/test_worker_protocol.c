@@ -165,7 +165,7 @@ TEST(requests_out_of_range)
         refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_RUN, .run = runs[i]});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_CLEAR_STATES, .set = 2});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .scale = NAN});
-    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .dist = {.kind = 99}});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .dist = {.kind = -1}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_LOAD, .load = {0, 2}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OPEN, .task_bytes = UINT64_MAX, .program_bytes = 2});
 }
