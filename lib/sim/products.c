@@ -10,8 +10,9 @@
  *
  * Shared memory: for each 16 bytes the product that read them last.
  *
- * The four warps of a warpgroup make one product together. Here each computes its part when it comes to it, so a wait
- * has to last until all four have come, or the first of them could overwrite what the others have yet to read.
+ * The four warps of a warpgroup make one product together, so none begins it before all four have come to it. From
+ * there on each computes its part by itself, so a wait has to last until all four have, or the first of them could
+ * overwrite what the others have yet to read.
  */
 #include "sim/flow.h"
 
@@ -35,6 +36,7 @@ typedef struct note {
 struct stitch__products {
     uint32_t issued, done, commits; /* products begun; the last one waited for; groups */
     uint32_t base;                  /* products begun before this block */
+    uint32_t arrived;               /* products of this block that the warp has come to */
     uint32_t fence;                 /* products begun before the last wgmma.fence, + 1; 0: there was none */
     uint32_t last[RING];            /* of a group */
     stitch__pending who[RING];
@@ -227,6 +229,7 @@ static int insert_notes(pass *p)
                                          .data = p->notes[i]};
         code[at++] = *in;
     }
+    where[f->code_count] = at;
     for (uint32_t i = 0; i < at; i++) {
         if (code[i].op == STITCH__OP_BRA)
             code[i].imm = where[code[i].imm];
@@ -291,6 +294,7 @@ void stitch__products_reset(stitch__block *b)
 {
     for (uint32_t i = 0; i < b->warp_count; i++)
         if (b->warps[i].products) {
+            b->warps[i].products->arrived = 0;
             b->warps[i].products->base = b->warps[i].products->done = b->warps[i].products->issued;
             b->warps[i].products->fence = 0;
         }
@@ -337,34 +341,6 @@ static void touch_register(stitch__exec *x, struct stitch__products *p, uint32_t
     touched[t->reg] = 0;
 }
 
-int stitch__exec_product_note(stitch__exec *x, const stitch__instr *in, uint32_t mask)
-{
-    const note *n = in->data;
-    struct stitch__products *p = x->warp->products;
-    uint32_t *known = x->frame->products, lane = (uint32_t)__builtin_ctz(mask);
-    if (!n->product) {
-        for (uint32_t i = 0; p && known && x->check_sync && i < n->count; i++)
-            touch_register(x, p, known, &n->items[i], lane);
-        return STITCH__RUN_NEXT;
-    }
-    p = products_of(x);
-    known = registers_of(x);
-    if (x->rc)
-        return STITCH__RUN_KILL;
-    if (!p->fence && x->check_sync)
-        stitch__report(x, STITCH__SIM_MISSING_FENCE, in, lane, STITCH__SIM_GENERIC, 0, 0,
-                       "no wgmma.fence before the first wgmma.mma_async");
-    for (uint32_t i = 0; x->check_sync && i < n->count; i++)
-        touch_register(x, p, known, &n->items[i], lane);
-    p->issued++;
-    stitch__products_wake(x->block);
-    p->who[p->issued % RING] =
-        (stitch__pending){.in = in, .f = x->frame->f, .block = x->block, .warp = x->warp->index, .lane = lane};
-    for (uint32_t i = 0; i < n->count; i++) /* an accumulator stays one */
-        known[n->items[i].reg] = p->issued << 1 | (n->items[i].how == MULTIPLIES);
-    return STITCH__RUN_NEXT;
-}
-
 void stitch__products_wake(stitch__block *b)
 {
     for (uint32_t i = 0; i < b->warp_count; i++)
@@ -372,13 +348,13 @@ void stitch__products_wake(stitch__block *b)
             b->warps[i].state = STITCH__WARP_RUN;
 }
 
-/* The other warps of the running warp's warpgroup have begun product `number` (of this block, from 1) as well. */
-static bool all_begun(const stitch__exec *x, uint32_t number)
+/* All warps of the running warp's warpgroup have come to product `number` (of this block, from 1), or begun it. */
+static bool all_there(const stitch__exec *x, uint32_t number, bool begun)
 {
     const stitch__block *b = x->block;
     for (uint32_t i = x->warp->index & ~3u; i < (x->warp->index | 3) + 1 && i < b->warp_count; i++) {
         const struct stitch__products *p = b->warps[i].products;
-        if (b->warps[i].state != STITCH__WARP_DONE && (!p || p->issued - p->base < number))
+        if (b->warps[i].state != STITCH__WARP_DONE && (!p || (begun ? p->issued - p->base : p->arrived) < number))
             return false;
     }
     return true;
@@ -393,6 +369,41 @@ static void join_group(stitch__exec *x)
         b->seen[me][i] = b->released[i] = now;
     b->partial = true;
     x->warp->clock = now;
+}
+
+int stitch__exec_product_note(stitch__exec *x, const stitch__instr *in, uint32_t mask)
+{
+    const note *n = in->data;
+    struct stitch__products *p = x->warp->products;
+    uint32_t *known = x->frame->products, lane = (uint32_t)__builtin_ctz(mask);
+    if (!n->product) {
+        for (uint32_t i = 0; p && known && x->check_sync && i < n->count; i++)
+            touch_register(x, p, known, &n->items[i], lane);
+        return STITCH__RUN_NEXT;
+    }
+    p = products_of(x);
+    known = registers_of(x);
+    if (x->rc)
+        return STITCH__RUN_KILL;
+    p->arrived = p->issued - p->base + 1;
+    if (!all_there(x, p->arrived, false)) {
+        x->warp->state = STITCH__WARP_PRODUCT;
+        x->warp->waits_at = in;
+        return STITCH__RUN_RETRY;
+    }
+    join_group(x);
+    if (!p->fence && x->check_sync)
+        stitch__report(x, STITCH__SIM_MISSING_FENCE, in, lane, STITCH__SIM_GENERIC, 0, 0,
+                       "no wgmma.fence before the first wgmma.mma_async");
+    for (uint32_t i = 0; x->check_sync && i < n->count; i++)
+        touch_register(x, p, known, &n->items[i], lane);
+    p->issued++;
+    stitch__products_wake(x->block);
+    p->who[p->issued % RING] =
+        (stitch__pending){.in = in, .f = x->frame->f, .block = x->block, .warp = x->warp->index, .lane = lane};
+    for (uint32_t i = 0; i < n->count; i++) /* an accumulator stays one */
+        known[n->items[i].reg] = p->issued << 1 | (n->items[i].how == MULTIPLIES);
+    return STITCH__RUN_NEXT;
 }
 
 static void none_in_progress(stitch__block *b)
@@ -417,7 +428,7 @@ int stitch__exec_wgmma_sync(stitch__exec *x, const stitch__instr *in, uint32_t m
         uint32_t upto = p->last[(p->commits - 1 - (uint32_t)in->imm) % RING];
         if (upto <= p->done)
             return STITCH__RUN_NEXT;
-        if (!all_begun(x, upto - p->base)) {
+        if (!all_there(x, upto - p->base, true)) {
             x->warp->state = STITCH__WARP_PRODUCT;
             x->warp->waits_at = in;
             return STITCH__RUN_RETRY;

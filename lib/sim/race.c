@@ -203,6 +203,7 @@ bool stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block
     /* What the toolkit's headers do in reserved memory is not the kernel's: all lanes store one value there. */
     if (!owner->race.w || offset < STITCH__SIM_SHARED_START)
         return false;
+    bool copy = in->op == STITCH__OP_FN && (in->u.fn == stitch__exec_cpasync || in->u.fn == stitch__exec_bulk);
     uint64_t mine = key_of(x, lane) | (atomic ? STITCH__KEY_ATOMIC : 0);
     uint32_t pc = stitch__pc(x, in), from = offset >> x->shared_shift, to = (offset + size - 1) >> x->shared_shift;
     if (owner != x->block)
@@ -222,7 +223,7 @@ bool stitch__race_shared(stitch__exec *x, const stitch__instr *in, stitch__block
                                 after_write ? w : r, (after_write ? owner->race.wpc : owner->race.rpc)[g], after_write);
         raced |= after_write || after_read;
         if (write) {
-            note_write(owner, g, x->shared_shift, mine, pc);
+            note_write(owner, g, x->shared_shift, copy ? mine | STITCH__KEY_PROXY : mine, pc);
             continue;
         }
         uint32_t line = (g << x->shared_shift) >> 6;
