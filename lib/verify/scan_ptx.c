@@ -40,8 +40,7 @@ typedef struct reader {
     stitch__scan *scan;
     token function;           /* that the text is in */
     stitch__scan_function *f; /* NULL: not wanted, or outside of functions */
-    bool functions;
-    holder *holders; /* open addressing, a power of two */
+    holder *holders;          /* open addressing, a power of two */
     size_t holder_count, holder_cap;
     bool changed, nomem;
     uint64_t written, escaped;
@@ -141,9 +140,8 @@ static bool next_statement(text *x, statement *st)
         } else if (is(t, ":") && st->count == 1) { /* a label */
             st->count = 0;
             continue;
-        } else if (st->count == 1 &&
-                   (starts(st->t[0], ".loc") || starts(st->t[0], ".file") || is(st->t[0], ".version") ||
-                    is(st->t[0], ".target") || is(st->t[0], ".address_size"))) {
+        } else if (st->count == 1 && (is(st->t[0], ".loc") || is(st->t[0], ".file") || is(st->t[0], ".version") ||
+                                      is(st->t[0], ".target") || is(st->t[0], ".address_size"))) {
             /* directives that a line end ends */
             const char *nl = memchr(t.s, '\n', (size_t)(x->end - t.s));
             x->at = nl ? nl : x->end;
@@ -297,6 +295,14 @@ static bool stores_global(token op)
     return global && !has(op, "prefetch") && shared && global < shared; /* the destination comes first */
 }
 
+static void store(token op, stitch__sass *s)
+{
+    int t[4];
+    size_t n = is(stem(op), "st") ? 0 : types_of(op, t, 4);
+    s->kind = STITCH__SCAN_STORE;
+    s->acc = n && is_half(t[n - 1]) ? t[n - 1] : 0;
+}
+
 /* What an instruction is; its operands matter for special registers only. */
 static void classify(const statement *st, size_t first, stitch__sass *s)
 {
@@ -309,7 +315,7 @@ static void classify(const statement *st, size_t first, stitch__sass *s)
     else if (is(name, "cvt"))
         conversion(op, s);
     else if (stores_global(op))
-        s->kind = STITCH__SCAN_STORE;
+        store(op, s);
     else if ((is(name, "st") || is(name, "ld")) && has(op, "local"))
         s->kind = STITCH__SCAN_LOCAL;
     else if (is(name, "trap") || is(name, "brkpt"))
@@ -462,7 +468,11 @@ static void follow(reader *r, const statement *st, size_t first)
         uint64_t mask = operands(r, st, args, 0);
         if (starts(st->t[args + 1], "func_retval"))
             r->escaped |= mask;
+        /* What it holds follows from registers, so that it is no change of its own: it is declared anew for each call.
+         */
+        bool changed = r->changed;
         hold(r, r->function, st->t[args + 1], mask);
+        r->changed = changed;
     } else if (starts(op, "ld.param")) {
         for (size_t i = args; i < st->count && !is(st->t[i], "["); i++) {
             if (is_word(*st->t[i].s))
@@ -489,6 +499,13 @@ static void follow(reader *r, const statement *st, size_t first)
                 break;
         }
     }
+}
+
+/* ".param .b64 param0;" in a function's body: an argument of the next call, under a name that all calls use. */
+static void forget(reader *r, const statement *st)
+{
+    for (size_t i = 1; i < st->count && r->holder_cap; i++)
+        slot_of(r->holders, r->holder_cap, r->function, st->t[i])->mask = 0;
 }
 
 /* A variable's initialiser may hold addresses of others. */
@@ -564,7 +581,7 @@ static int pass(reader *r, const char *start, size_t len, statement *st, bool ta
             r->function = st->end == '{' ? name : (token){"", 0};
             if (taking && st->end == '{')
                 rc = stitch__scan_add_function(r->scan, name.s, name.len, kernel, &r->f);
-            else if (taking && r->functions)
+            else if (taking && in_list(st, ".extern", &(size_t){0}))
                 rc = stitch__scan_add_call(r->scan, name.s, name.len); /* declared only: it is elsewhere */
         } else if (depth == 0 && !taking && in_list(st, "=", &(size_t){0})) {
             follow_initialiser(r, st);
@@ -572,7 +589,9 @@ static int pass(reader *r, const char *start, size_t len, statement *st, bool ta
             rc = take(r, st);
         } else if (depth > 0 && st->count && !taking) {
             size_t first = is(st->t[0], "@") ? (st->count > 1 && is(st->t[1], "!") ? 3 : 2) : 0;
-            if (first < st->count && *st->t[first].s != '.')
+            if (is(st->t[0], ".param"))
+                forget(r, st);
+            else if (first < st->count && *st->t[first].s != '.')
                 follow(r, st, first);
         }
         if (st->end == '{')
@@ -626,7 +645,7 @@ static int take_globals(stitch__scan *scan, const char *start, size_t len, state
 
 int stitch__scan_ptx(stitch__scan *scan, const char *start, size_t len, bool functions, const char **why)
 {
-    reader r = {.scan = scan, .functions = functions};
+    reader r = {.scan = scan};
     statement *st = stitch__alloc(scan->ctx, sizeof(*st));
     int rc = st ? STITCH_OK : STITCH_E_NOMEM, passes = 0;
     *why = "";

@@ -202,17 +202,19 @@ static void convert(stitch__sass *s, int to, int from)
 {
     bool widens = to == STITCH__SCAN_F64 || (to == STITCH__SCAN_F32 && from != STITCH__SCAN_F64) || to == from ||
                   (to == STITCH__SCAN_F16 && (from == STITCH__SCAN_E4M3 || from == STITCH__SCAN_E5M2));
+    widens = widens && to != STITCH__SCAN_UNKNOWN;
     set(s, widens ? STITCH__SCAN_WIDEN : STITCH__SCAN_CONVERT, to, from, 0);
 }
 
-/* Bits 76 to 79: the format with where it goes; 89: from or to a single 8-bit (or TF32) value; 90: beside what c has.
+/* Bits 76 to 78: the format (79: rounded to zero); 89: from or to a single 8-bit (or TF32) value; 90: beside what c
+ * has.
  */
 static void convert_pack(stitch__sass *s, uint64_t high)
 {
-    unsigned format = bits(high, 12, 4);
+    unsigned format = bits(high, 12, 3);
     if (bits(high, 26, 1)) {
         int from = format & 4 ? STITCH__SCAN_F32 : STITCH__SCAN_F16, to = STITCH__SCAN_NARROW_FLOAT;
-        if (bits(high, 21, 3) == 4 && format < 8)
+        if (bits(high, 21, 3) == 4)
             to = format & 1 ? STITCH__SCAN_E4M3 : STITCH__SCAN_E5M2;
         convert(s, to, from);
     } else if (bits(high, 25, 1)) {

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+//
+// What compilers make of common code: opcodes for the table of lib/verify/scan_sass.c that corpus.py does not reach.
+// check_sass.py SCAN_DUMP --extra corpus.cu --table scan_sass_table.h
+#include <cassert>
+#include <cstdio>
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#include <mma.h>
+#include <cooperative_groups.h>
+#include <cub/block/block_reduce.cuh>
+#include <cub/block/block_radix_sort.cuh>
+#include <cub/block/block_scan.cuh>
+namespace cg = cooperative_groups;
+#define F(name, expr)                                                                                                  \
+    __global__ void name(float *y, const float *x, int n)                                                              \
+    {                                                                                                                  \
+        int i = blockIdx.x * blockDim.x + threadIdx.x;                                                                 \
+        if (i < n) {                                                                                                   \
+            float a = x[i], b = x[i + n];                                                                              \
+            y[i] = (expr);                                                                                             \
+        }                                                                                                              \
+    }
+F(f1, sinf(a) + cosf(b) + tanf(a))
+F(f2, powf(a, b) + expf(a) + logf(b)) F(f3, erff(a) + erfcf(b) + tgammaf(a) + lgammaf(b))
+    F(f4, tanhf(a) + atan2f(a, b) + asinf(a) + acoshf(b))
+        F(f5, fmodf(a, b) + remainderf(a, b) + roundf(a) + floorf(b) + rintf(a) + ceilf(b))
+            F(f6, __expf(a) + __sinf(b) + __fdividef(a, b) + rsqrtf(a) + sqrtf(b) + cbrtf(a) + hypotf(a, b) +
+                      normcdff(b) + j0f(a))
+#define D(name, expr)                                                                                                  \
+    __global__ void name(double *y, const double *x, int n)                                                            \
+    {                                                                                                                  \
+        int i = blockIdx.x * blockDim.x + threadIdx.x;                                                                 \
+        if (i < n) {                                                                                                   \
+            double a = x[i], b = x[i + n];                                                                             \
+            y[i] = (expr);                                                                                             \
+        }                                                                                                              \
+    }
+                D(d1, sin(a) + exp(b) + log(a) + a / b + sqrt(b))
+                    D(d2, pow(a, b) + erf(a) + rint(b) + fmod(a, b) + (double)(long long)a + (int)b + fmin(a, b))
+#define I(name, T, expr)                                                                                               \
+    __global__ void name(T *y, const T *x, int n)                                                                      \
+    {                                                                                                                  \
+        int i = blockIdx.x * blockDim.x + threadIdx.x;                                                                 \
+        if (i < n) {                                                                                                   \
+            T a = x[i], b = x[i + n];                                                                                  \
+            y[i] = (expr);                                                                                             \
+        }                                                                                                              \
+    }
+                        I(i1, int, a / b + a % b + min(a, b) + __popc(a) + __clz(b) + abs(a))
+                            I(i2, long long, a / b + a % b + a * b + (a << (b & 63)) + max(a, b))
+                                I(i3, unsigned,
+                                  a / 7 + a % b + __brev(a) + __byte_perm(a, b, 0x3210) + __funnelshift_l(a, b, 5) +
+                                      __umulhi(a, b)) I(i4, unsigned long long,
+                                                        a / b + __popcll(a) + __clzll(b) + __umul64hi(a, b))
+                                    I(i5, short, a *b + a / b) I(i6, unsigned char, a *b + (a >> 2))
+                                        I(i7, signed char, a *b + max(a, b))
+                                            I(h1, __half, hsin(a) + hexp(b) * hlog(a) + hsqrt(b) + hrcp(a))
+                                                I(h2, __half2, __hfma2(a, b, a) + h2exp2(b) + __hmax2(a, b))
+                                                    I(h3, __nv_bfloat16, a *b + hexp(a) + __hmax(a, b))
+                                                        I(h4, __nv_bfloat162, __hfma2(a, b, b) + h2rsqrt(a)) __global__
+    void red(float *y, const float *x, int n)
+{
+    typedef cub::BlockReduce<float, 256> B;
+    __shared__ typename B::TempStorage t;
+    float s = 0;
+    for (int i = threadIdx.x; i < n; i += 256)
+        s += x[i];
+    s = B(t).Sum(s);
+    if (!threadIdx.x)
+        atomicAdd(y, s);
+}
+__global__ void sorted(int *y)
+{
+    typedef cub::BlockRadixSort<int, 128, 4> B;
+    __shared__ typename B::TempStorage t;
+    int k[4];
+    for (int i = 0; i < 4; i++)
+        k[i] = y[threadIdx.x * 4 + i];
+    B(t).Sort(k);
+    for (int i = 0; i < 4; i++)
+        y[threadIdx.x * 4 + i] = k[i];
+}
+__global__ void scan(int *y)
+{
+    typedef cub::BlockScan<int, 256> B;
+    __shared__ typename B::TempStorage t;
+    int v = y[threadIdx.x];
+    B(t).InclusiveSum(v, v);
+    y[threadIdx.x] = v;
+}
+__global__ void coop(float *y, int n)
+{
+    auto g = cg::this_grid();
+    auto w = cg::tiled_partition<32>(cg::this_thread_block());
+    float v = y[g.thread_rank()];
+    for (int o = 16; o; o /= 2)
+        v += w.shfl_xor(v, o);
+    g.sync();
+    if (w.any(v > 0))
+        y[g.thread_rank()] = v;
+    auto a = cg::coalesced_threads();
+    if (a.thread_rank() == 0)
+        atomicMax((int *)y, n);
+}
+using namespace nvcuda;
+__global__ void wm(const half *a, const half *b, float *c)
+{
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> fa;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> fb;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> fc;
+    wmma::fill_fragment(fc, 0.f);
+    wmma::load_matrix_sync(fa, a, 16);
+    wmma::load_matrix_sync(fb, b, 16);
+    wmma::mma_sync(fc, fa, fb, fc);
+    wmma::store_matrix_sync(c, fc, 16, wmma::mem_row_major);
+}
+__device__ __noinline__ float call(float x, int n)
+{
+    return n > 3 ? x : call(x * 2, n + 1);
+}
+typedef float (*fp)(float);
+__device__ float fa(float x)
+{
+    return x + 1;
+}
+__device__ float fb(float x)
+{
+    return x * 3;
+}
+__global__ void calls(float *y, int n)
+{
+    fp t[2] = {fa, fb};
+    y[0] = call(y[1], n) + t[n & 1](y[2]);
+}
+__global__ void gemm(float *c, const float *a, const float *b, int n)
+{
+    __shared__ float s[32][33], t[32][33];
+    float acc = 0;
+    for (int k = 0; k < n; k += 32) {
+        s[threadIdx.y][threadIdx.x] = a[(blockIdx.y * 32 + threadIdx.y) * n + k + threadIdx.x];
+        t[threadIdx.y][threadIdx.x] = b[(k + threadIdx.y) * n + blockIdx.x * 32 + threadIdx.x];
+        __syncthreads();
+        for (int i = 0; i < 32; i++)
+            acc += s[threadIdx.y][i] * t[i][threadIdx.x];
+        __syncthreads();
+    }
+    c[(blockIdx.y * 32 + threadIdx.y) * n + blockIdx.x * 32 + threadIdx.x] = acc;
+}
+__global__ void sw(int *y, int n)
+{
+    switch (n) {
+    case 0: y[0] = 1; break;
+    case 1: y[1] = 7; break;
+    case 2: y[5] = y[2]; break;
+    case 3: y[1] = y[0] * 3; break;
+    case 4: y[6] = 2; break;
+    case 5: y[8] = y[9]; break;
+    default: __trap();
+    }
+    __nanosleep(5);
+    __threadfence();
+    if (__all_sync(~0u, n))
+        y[3] = __reduce_add_sync(~0u, n);
+    assert(n < 100);
+    printf("%d\n", n);
+    y[9] = clock();
+    int *p = (int *)malloc(4);
+    *p = n;
+    y[10] = *p;
+    free(p);
+    atomicCAS(y, 1, 2);
+    atomicAdd((double *)y, 1.0);
+    atomicAdd((unsigned long long *)y, 1ull);
+    atomicExch(y + 4, 1);
+    atomicAdd((half2 *)y, half2());
+}
