@@ -107,7 +107,8 @@ static void run_again(const difference *d, runner *sim, runner *gpu, uint64_t *i
         t->failed |= !ok;
         t->gpu_again += ok && again == d->gpu;
         t->gpu_unoptimized += ok && unoptimized == word;
-        printf(", gives %" PRIx64 ", without optimisation %" PRIx64, again, unoptimized);
+        printf(", gives %" PRIx64 ", without optimisation %" PRIx64 "%s", again, unoptimized,
+               unoptimized == word ? "" : ", not what the simulator gives");
     }
     printf("\n");
 }
