@@ -143,10 +143,20 @@ typedef struct stitch__race_line {
     uint32_t unused;
 } stitch__race_line;
 
+/* Lanes that access single elements all over memory leave entries of 4 bytes, as long as one thread a granule reads or
+ * writes, all of a line at one pc and at the same time after their block began: this is what a line's have in common.
+ */
+typedef struct stitch__race_brief {
+    uint32_t head; /* tag 11 bits, time 21 bits; STITCH__BRIEF_CLOSED: no such entries, whatever is there */
+    uint16_t r, w; /* pc + 1; 0: no reads, no writes, and the entries hold anything */
+} stitch__race_brief;
+
 typedef struct stitch__race_log {
     stitch__race_line *line;
     stitch__race_entry *word;
-    uint32_t tag; /* shifted into place */
+    stitch__race_brief *brief;   /* by line */
+    uint32_t *brief_w, *brief_r; /* by granule: block 22 bits, warp 5, lane 5; 0: nobody */
+    uint32_t tag;                /* shifted into place */
 } stitch__race_log;
 
 #define STITCH__LINE      16u
@@ -165,7 +175,13 @@ static inline bool stitch__race_now(const stitch__race_log *log, uint32_t tag)
     return (tag ^ log->tag) >> STITCH__TAG_SHIFT == 0;
 }
 
-#define STITCH__LINE_WORDS (UINT64_C(1) << 36) /* w of a line: look at its granules */
+/* w of a line: look at its granules; at their brief entries. */
+#define STITCH__LINE_WORDS      (UINT64_C(1) << 36)
+#define STITCH__LINE_BRIEF      (UINT64_C(1) << 37)
+#define STITCH__LINE_SPECIAL    (STITCH__LINE_WORDS | STITCH__LINE_BRIEF)
+#define STITCH__BRIEF_CLOSED    ((1u << STITCH__TAG_SHIFT) - 1)
+#define STITCH__BRIEF_SEQ_SHIFT 10
+#define STITCH__BRIEF_PC        0xffffu /* pcs are smaller */
 
 /* Another block touched the shared memory since the last cluster barrier; wgmma, or bulk stores, are in progress. */
 enum { STITCH__SLOW_FAR = 1, STITCH__SLOW_PRODUCTS = 2, STITCH__SLOW_STORES = 4 };
@@ -181,6 +197,7 @@ typedef struct stitch__block {
     uint32_t shared_end;
     stitch__race race;
     uint32_t full;                       /* time of the last barrier of all threads */
+    uint32_t begin;                      /* time when the block began */
     uint32_t slow;                       /* STITCH__SLOW_*: why each access to shared memory needs all checks */
     uint32_t proxy_fence;                /* time of the last fence.proxy.async */
     uint32_t *product_reads;             /* products.c */
@@ -327,7 +344,7 @@ void stitch__race_proxy(stitch__exec *x, const stitch__instr *in, const stitch__
                         uint32_t offset, uint32_t size);
 uint32_t stitch__tick(stitch__block *b); /* the next point in time */
 stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a);
-void stitch__race_expand(stitch__race_log *log, uint64_t line);
+void stitch__race_expand(const stitch__exec *x, stitch__race_log *log, uint64_t line);
 void stitch__time_warp(stitch__exec *x); /* lanes of the warp met */
 void stitch__time_release(stitch__exec *x, bool others);
 void stitch__time_acquire(stitch__exec *x, bool others);

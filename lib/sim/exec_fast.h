@@ -382,7 +382,7 @@ static inline bool line_read(stitch__exec *x, stitch__race_log *log, stitch__rac
         uint32_t wfrom = STITCH__SEE(l->wfrom), wcount = STITCH__SEE(l->wcount);
         bool same = wfrom == from && wcount == count && !((wtag ^ tag) >> STITCH__TAG_EACH) &&
                     !((w ^ mine) >> STITCH__KEY_LANE_SHIFT);
-        if (w == STITCH__LINE_WORDS || (!same && wfrom < from + count && from < wfrom + wcount))
+        if (w & STITCH__LINE_SPECIAL || (!same && wfrom < from + count && from < wfrom + wcount))
             return false;
     }
     if (stitch__race_now(log, rtag)) {
@@ -413,7 +413,7 @@ static inline bool line_write(stitch__race_log *log, stitch__race_line *l, uint6
     uint32_t wtag = STITCH__SEE_TAG(l->e.wtag), rtag = STITCH__SEE_TAG(l->e.rtag);
     if (stitch__race_now(log, wtag)) {
         uint64_t w = STITCH__SEE(l->e.w);
-        if (w == STITCH__LINE_WORDS || STITCH__SEE(l->wfrom) != from || STITCH__SEE(l->wcount) != count ||
+        if (w & STITCH__LINE_SPECIAL || STITCH__SEE(l->wfrom) != from || STITCH__SEE(l->wcount) != count ||
             (wtag ^ tag) >> STITCH__TAG_EACH || (w ^ mine) >> STITCH__KEY_LANE_SHIFT)
             return false;
     }
@@ -464,11 +464,11 @@ static inline bool global_write_run(stitch__exec *x, stitch__race_log *log, uint
     return true;
 }
 
-static inline stitch__race_entry *global_word(stitch__race_log *log, uint64_t g)
+static inline stitch__race_entry *global_word(const stitch__exec *x, stitch__race_log *log, uint64_t g)
 {
     const stitch__race_line *l = &log->line[g / STITCH__LINE];
     if (!stitch__race_now(log, STITCH__SEE_TAG(l->e.wtag)) || STITCH__SEE(l->e.w) != STITCH__LINE_WORDS)
-        stitch__race_expand(log, g / STITCH__LINE);
+        stitch__race_expand(x, log, g / STITCH__LINE);
     return &log->word[g];
 }
 
@@ -512,36 +512,113 @@ static inline bool word_write(stitch__exec *x, stitch__race_log *log, stitch__ra
     return true;
 }
 
-/* Starts to fetch the records of 32 elements that lie anywhere: nearly every one is far from the caches. */
-static inline void global_prefetch(const stitch__exec *x, const stitch__race_log *log, const uint32_t *offset)
+/* Starts to fetch what lanes that access single elements all over memory will touch. */
+static inline void global_prefetch(const stitch__exec *x, const stitch__race_log *log, const uint8_t *host,
+                                   const uint32_t *offset, const uint32_t *brief)
 {
-    for (uint32_t i = 0; i < 32; i++)
-        __builtin_prefetch(&log->line[(offset[i] >> x->global_shift) / STITCH__LINE], 1);
     for (uint32_t i = 0; i < 32; i++) {
-        uint64_t g = offset[i] >> x->global_shift;
-        const stitch__race_line *l = &log->line[g / STITCH__LINE];
-        if (STITCH__SEE(l->e.w) == STITCH__LINE_WORDS)
-            __builtin_prefetch(&log->word[g], 1);
+        __builtin_prefetch(&brief[offset[i] >> x->global_shift], 1);
+        __builtin_prefetch(host + offset[i]);
     }
+}
+
+/* What a warp's accesses to single elements have in common. */
+typedef struct scattered {
+    uint64_t key;      /* of lane 0 */
+    uint32_t tag, pc;  /* launch and pc; pc + 1 */
+    uint32_t head, id; /* stitch__race_brief.head; brief entry of lane 0 */
+    bool brief;        /* there may be brief entries */
+} scattered;
+
+static inline scattered scattered_begin(const stitch__exec *x, const stitch__race_log *log, uint32_t pc)
+{
+    uint32_t seq = x->block->seq, time = x->warp->clock - x->block->begin;
+    return (scattered){.key = x->prefix | x->warp->clock,
+                       .tag = log->tag | (pc & STITCH__TAG_PC),
+                       .pc = pc + 1,
+                       .head = log->tag | time,
+                       .id = seq << STITCH__BRIEF_SEQ_SHIFT | x->warp->index << 5,
+                       .brief = !x->talks && time < STITCH__BRIEF_CLOSED && pc < STITCH__BRIEF_PC &&
+                                !(seq >> (32 - STITCH__BRIEF_SEQ_SHIFT))};
+}
+
+/* Nothing touched the line in this launch: it gets brief entries, unless another thread is at it. */
+static inline bool brief_open(const stitch__race_log *log, uint64_t line, uint32_t old, uint32_t head)
+{
+    stitch__race_line *l = &log->line[line];
+    stitch__race_brief *b = &log->brief[line];
+    if (stitch__race_now(log, old) || stitch__race_now(log, STITCH__SEE_TAG(l->e.wtag)) ||
+        stitch__race_now(log, STITCH__SEE_TAG(l->e.rtag)) ||
+        !__atomic_compare_exchange_n(&b->head, &old, log->tag | STITCH__BRIEF_CLOSED, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return false;
+    STITCH__PUT(b->r, 0);
+    STITCH__PUT(b->w, 0);
+    STITCH__PUT(l->e.w, STITCH__LINE_BRIEF);
+    STITCH__PUT_TAG(l->e.wtag, log->tag);
+    STITCH__PUT_TAG(b->head, head);
+    return true;
+}
+
+static inline bool brief_others(const uint32_t *entry, uint32_t count, uint32_t mine)
+{
+    bool bad = false;
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t e = STITCH__SEE(entry[k]);
+        bad |= e && e != mine;
+    }
+    return bad;
+}
+
+/* Puts `mine` into `count` entries. `pc`: of the line's entries of this kind; `others`: the entries of the other kind,
+ * NULL if there are none. */
+static inline bool brief_put(uint32_t *entries, const uint32_t *others, uint16_t *pc, uint32_t my_pc, uint64_t g,
+                             uint32_t count, uint32_t mine)
+{
+    uint32_t known = STITCH__SEE(*pc);
+    if (others && brief_others(others + g, count, mine))
+        return false;
+    if (known == 0) {
+        memset(entries + g / STITCH__LINE * STITCH__LINE, 0, STITCH__LINE * sizeof(uint32_t));
+        STITCH__PUT(*pc, (uint16_t)my_pc);
+    } else if (known != my_pc || brief_others(entries + g, count, mine)) {
+        return false;
+    }
+    for (uint32_t k = 0; k < count; k++)
+        STITCH__PUT(entries[g + k], mine);
+    return true;
+}
+
+/* `count` granules from `g` on, in one line. False: the line has no brief entries, or these do not fit. */
+static inline bool brief_access(const scattered *c, const stitch__race_log *log, uint64_t g, uint32_t count,
+                                uint32_t lane, bool write)
+{
+    stitch__race_brief *b = &log->brief[g / STITCH__LINE];
+    uint32_t head = STITCH__SEE_TAG(b->head), mine = c->id | lane;
+    if (!c->brief || (head != c->head && !brief_open(log, g / STITCH__LINE, head, c->head)))
+        return false;
+    if (write)
+        return brief_put(log->brief_w, STITCH__SEE(b->r) ? log->brief_r : NULL, &b->w, c->pc, g, count, mine);
+    return brief_put(log->brief_r, STITCH__SEE(b->w) ? log->brief_w : NULL, &b->r, c->pc, g, count, mine);
 }
 
 /* Each lane its own element. */
 static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each,
                                     uint32_t pc)
 {
-    uint64_t key = x->prefix | x->warp->clock;
-    uint32_t tag = log->tag | (pc & STITCH__TAG_PC), alone = tag | 4u << STITCH__TAG_EACH;
-    global_prefetch(x, log, offset);
+    scattered c = scattered_begin(x, log, pc);
     for (uint32_t i = 0; i < 32; i++) {
         if (i < 31 && offset[i] == offset[i + 1])
             continue; /* the last lane of those with one address speaks for them */
         uint64_t several = i && offset[i] == offset[i - 1] ? STITCH__KEY_MULTILANE : 0;
-        uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, g = offset[i] >> x->global_shift;
+        uint64_t mine = c.key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, g = offset[i] >> x->global_shift;
         if (g % STITCH__LINE + each <= STITCH__LINE && !several &&
-            line_read(x, log, &log->line[g / STITCH__LINE], mine, alone, g % STITCH__LINE, each))
+            (brief_access(&c, log, g, each, i, false) ||
+             line_read(x, log, &log->line[g / STITCH__LINE], mine, c.tag | 4u << STITCH__TAG_EACH, g % STITCH__LINE,
+                       each)))
             continue;
         for (uint32_t k = 0; k < each; k++)
-            if (!word_read(x, log, global_word(log, g + k), mine, several, tag))
+            if (!word_read(x, log, global_word(x, log, g + k), mine, several, c.tag))
                 return false;
     }
     return true;
@@ -550,16 +627,16 @@ static inline bool global_read_each(stitch__exec *x, stitch__race_log *log, cons
 static inline bool global_write_each(stitch__exec *x, stitch__race_log *log, const uint32_t *offset, uint32_t each,
                                      uint32_t pc)
 {
-    uint64_t key = x->prefix | x->warp->clock;
-    uint32_t tag = log->tag | (pc & STITCH__TAG_PC), alone = tag | 4u << STITCH__TAG_EACH;
-    global_prefetch(x, log, offset);
+    scattered c = scattered_begin(x, log, pc);
     for (uint32_t i = 0; i < 32; i++) {
-        uint64_t mine = key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, g = offset[i] >> x->global_shift;
+        uint64_t mine = c.key | (uint64_t)i << STITCH__KEY_LANE_SHIFT, g = offset[i] >> x->global_shift;
         if (g % STITCH__LINE + each <= STITCH__LINE &&
-            line_write(log, &log->line[g / STITCH__LINE], mine, alone, g % STITCH__LINE, each))
+            (brief_access(&c, log, g, each, i, true) ||
+             line_write(log, &log->line[g / STITCH__LINE], mine, c.tag | 4u << STITCH__TAG_EACH, g % STITCH__LINE,
+                        each)))
             continue;
         for (uint32_t k = 0; k < each; k++)
-            if (!word_write(x, log, global_word(log, g + k), mine, tag))
+            if (!word_write(x, log, global_word(x, log, g + k), mine, c.tag))
                 return false;
     }
     return true;

@@ -240,6 +240,8 @@ static inline bool fast_global_load(stitch__exec *x, const stitch__instr *in, ui
         return true;
     }
     EACH_LANE offset[i] = at + s->rel[i];
+    if (log && shape_wide(s))
+        global_prefetch(x, log, al->host, offset, log->brief_r);
     if (init && !global_written(init, offset, step))
         return false;
     if (log &&
@@ -287,6 +289,8 @@ static inline bool fast_global_store(stitch__exec *x, const stitch__instr *in, u
         return true;
     }
     EACH_LANE offset[i] = at + s->rel[i];
+    if (log && shape_wide(s))
+        global_prefetch(x, log, al->host, offset, log->brief_w);
     if (log &&
         !(shape_rows(s, step) && global_write_run(x, log, offset[0] >> x->global_shift, 16, 0, each, pc) &&
           global_write_run(x, log, offset[16] >> x->global_shift, 16, 16, each, pc)) &&

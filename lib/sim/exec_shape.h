@@ -106,6 +106,12 @@ static inline bool shape_two(const stitch__shape *s)
     return s->half && s->stride == 0;
 }
 
+/* Hardly two lanes in one line. */
+static inline bool shape_wide(const stitch__shape *s)
+{
+    return s->high - s->low >= 2048;
+}
+
 /* Counters of an access. They depend on the shape and on where its first byte lies in a bank or sector. */
 static inline void count_shared_shape(stitch__mem_count *c, stitch__shape *s, uint32_t first, uint32_t step)
 {

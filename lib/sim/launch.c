@@ -128,7 +128,7 @@ static bool block_begin(stitch__exec *x, stitch__block *b, uint64_t linear, stit
         memset(b->shared + from, 0, bytes);
         memset(b->shared_init + from / 64, 0xff, bytes / 8);
     }
-    b->full = b->proxy_fence = stitch__tick(b);
+    b->full = b->begin = b->proxy_fence = stitch__tick(b);
     if (b->race.wrote)
         memset(b->race.wrote, 0, b->race.words * 8);
     for (uint32_t i = 0; i < b->warp_count; i++) {

@@ -44,9 +44,10 @@ stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
     pthread_mutex_lock(&j->lock);
     if (a->race_launch != j->number &&
         stitch__grow(j->ctx, &j->touched, &j->touched_cap, j->touched_count + 1, sizeof(*j->touched)) == STITCH_OK) {
-        size_t n = (size_t)(a->size >> x->global_shift) + 64, lines = n / STITCH__LINE + 1;
+        size_t n = (size_t)(a->size >> x->global_shift) + 64, lines = n / STITCH__LINE / 8 * 8 + 8;
         size_t bytes =
-            sizeof(stitch__race_log) + 64 + n * sizeof(stitch__race_entry) + lines * sizeof(stitch__race_line);
+            sizeof(stitch__race_log) + 64 + n * sizeof(stitch__race_entry) +
+            lines * (sizeof(stitch__race_line) + sizeof(stitch__race_brief) + 2 * STITCH__LINE * sizeof(uint32_t));
         stitch__race_log *log = a->race;
         if (!log || a->race_bytes != bytes || log->tag >> STITCH__TAG_SHIFT == (1u << (32 - STITCH__TAG_SHIFT)) - 1) {
             /* Fresh pages are zero and cost nothing until they are touched. */
@@ -56,7 +57,10 @@ stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
         }
         if (log) {
             log->line = (stitch__race_line *)(void *)(((uintptr_t)(log + 1) + 63) & ~(uintptr_t)63);
-            log->word = (stitch__race_entry *)(void *)(log->line + lines);
+            log->brief = (stitch__race_brief *)(void *)(log->line + lines);
+            log->brief_w = (uint32_t *)(void *)(log->brief + lines);
+            log->brief_r = log->brief_w + lines * STITCH__LINE;
+            log->word = (stitch__race_entry *)(void *)(log->brief_r + lines * STITCH__LINE);
             log->tag += 1u << STITCH__TAG_SHIFT;
         }
         j->touched[j->touched_count++] = a;
@@ -67,17 +71,43 @@ stitch__race_log *stitch__race_of(stitch__exec *x, stitch__sim_alloc *a)
     return log;
 }
 
-/* Writes the record of a line into its granules; those of a line without one have old tags or none. */
-void stitch__race_expand(stitch__race_log *log, uint64_t line)
+/* The key that a brief entry stands for. When another block did it does not matter: kernels whose blocks wait for each
+ * other have no brief entries. */
+static uint64_t brief_key(const stitch__exec *x, uint32_t entry, uint32_t time)
 {
-    stitch__race_line *l = &log->line[line];
+    uint32_t seq = entry >> STITCH__BRIEF_SEQ_SHIFT;
+    uint64_t clock = seq == x->block->seq ? x->block->begin + time : 0;
+    return (uint64_t)seq << STITCH__KEY_BLOCK_SHIFT | (uint64_t)(entry >> 5 & 31) << STITCH__KEY_WARP_SHIFT |
+           (uint64_t)(entry & 31) << STITCH__KEY_LANE_SHIFT | clock;
+}
+
+static void expand_brief(const stitch__exec *x, stitch__race_log *log, uint64_t line, uint32_t time)
+{
+    const stitch__race_brief *b = &log->brief[line];
+    stitch__race_entry *e = &log->word[line * STITCH__LINE];
+    uint32_t rpc = STITCH__SEE(b->r), wpc = STITCH__SEE(b->w);
+    for (uint64_t i = 0; i < STITCH__LINE; i++) {
+        uint32_t w = wpc ? STITCH__SEE(log->brief_w[line * STITCH__LINE + i]) : 0;
+        uint32_t r = rpc ? STITCH__SEE(log->brief_r[line * STITCH__LINE + i]) : 0;
+        if (w) {
+            STITCH__PUT(e[i].w, brief_key(x, w, time));
+            STITCH__PUT_TAG(e[i].wtag, (wpc - 1) | log->tag);
+        }
+        if (r) {
+            STITCH__PUT(e[i].r, brief_key(x, r, time));
+            STITCH__PUT_TAG(e[i].rtag, (rpc - 1) | log->tag);
+        }
+    }
+}
+
+static void expand_run(stitch__race_log *log, uint64_t line)
+{
+    const stitch__race_line *l = &log->line[line];
     stitch__race_entry *e = &log->word[line * STITCH__LINE];
     uint32_t wtag = STITCH__SEE_TAG(l->e.wtag), rtag = STITCH__SEE_TAG(l->e.rtag);
     uint64_t w = STITCH__SEE(l->e.w), r = STITCH__SEE(l->e.r);
     uint32_t wfrom = STITCH__SEE(l->wfrom), wend = stitch__race_now(log, wtag) ? wfrom + STITCH__SEE(l->wcount) : 0;
     uint32_t rfrom = STITCH__SEE(l->rfrom), rend = stitch__race_now(log, rtag) ? rfrom + STITCH__SEE(l->rcount) : 0;
-    if (w == STITCH__LINE_WORDS && wend)
-        return; /* another thread was faster */
     for (uint64_t i = wfrom; i < wend && i < STITCH__LINE; i++) {
         STITCH__PUT(e[i].w, w + ((i >> (wtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT));
         STITCH__PUT_TAG(e[i].wtag, (wtag & STITCH__TAG_PC) | log->tag);
@@ -85,6 +115,25 @@ void stitch__race_expand(stitch__race_log *log, uint64_t line)
     for (uint64_t i = rfrom; i < rend && i < STITCH__LINE; i++) {
         STITCH__PUT(e[i].r, r + ((i >> (rtag >> STITCH__TAG_EACH & 7)) << STITCH__KEY_LANE_SHIFT));
         STITCH__PUT_TAG(e[i].rtag, (rtag & STITCH__TAG_PC) | log->tag);
+    }
+}
+
+/* Writes the record of a line into its granules; those of a line without one have old tags or none. */
+void stitch__race_expand(const stitch__exec *x, stitch__race_log *log, uint64_t line)
+{
+    stitch__race_line *l = &log->line[line];
+    uint32_t head = STITCH__SEE_TAG(log->brief[line].head), closed = log->tag | STITCH__BRIEF_CLOSED;
+    uint64_t w = stitch__race_now(log, STITCH__SEE_TAG(l->e.wtag)) ? STITCH__SEE(l->e.w) : 0;
+    if (w == STITCH__LINE_WORDS)
+        return; /* another thread was faster */
+    if (!__atomic_compare_exchange_n(&log->brief[line].head, &head, closed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return; /* is */
+    if (w == STITCH__LINE_BRIEF) {
+        if (head == closed)
+            return;
+        expand_brief(x, log, line, head & STITCH__BRIEF_CLOSED);
+    } else {
+        expand_run(log, line);
     }
     STITCH__PUT(l->e.w, STITCH__LINE_WORDS);
     STITCH__PUT_TAG(l->e.rtag, 0);
@@ -311,7 +360,7 @@ void stitch__race_global(stitch__exec *x, const stitch__instr *in, stitch__sim_a
     for (uint64_t g = from; g <= to; g++) {
         const stitch__race_entry *line = &log->line[g / STITCH__LINE].e;
         if (!stitch__race_now(log, STITCH__SEE_TAG(line->wtag)) || STITCH__SEE(line->w) != STITCH__LINE_WORDS)
-            stitch__race_expand(log, g / STITCH__LINE);
+            stitch__race_expand(x, log, g / STITCH__LINE);
         stitch__race_entry *e = &log->word[g];
         uint64_t w = stitch__race_now(log, STITCH__SEE_TAG(e->wtag)) ? STITCH__SEE(e->w) : 0;
         uint64_t r = stitch__race_now(log, STITCH__SEE_TAG(e->rtag)) ? STITCH__SEE(e->r) : 0;

@@ -355,7 +355,7 @@ void stitch__sim_report_text(stitch__buf *out, const stitch__sim_report *r, cons
         put_who(out, &r->second);
         bool async = r->kind == STITCH__SIM_ASYNC_NOT_WAITED;
         stitch__buf_puts(out, async               ? (r->buffer[0] ? " began it" : " began the product")
-                              : r->second.unknown ? " read it too, and this one last"
+                              : r->second.unknown ? " read it too, and this one"
                               : r->second.write   ? " wrote it"
                                                   : " read it");
         if (r->second.place) {

@@ -106,7 +106,7 @@ static void put_finding(stitch__buf *b, const stitch__verify *v, const stitch__s
         if (r->kind == STITCH__SIM_ASYNC_NOT_WAITED)
             stitch__buf_puts(b, "; begun by ");
         else if (r->second.unknown)
-            stitch__buf_puts(b, "; another thread reads it too, and this one last");
+            stitch__buf_puts(b, "; another thread reads it too, and this one");
         else
             stitch__buf_printf(b, "; the other %s is by ", r->second.write ? "write" : "read");
         if (!r->second.unknown)
