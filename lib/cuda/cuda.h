@@ -50,6 +50,7 @@ typedef struct stitch__device {
     int max_grid[3], max_block[3];
     int max_threads_per_sm, max_registers_per_block;
     bool cooperative, clusters;
+    struct stitch__guards *guards; /* guards.h; NULL: buffers are plain */
 } stitch__device;
 
 /* The device of the context; opened by the first call, closed with the context. */
@@ -57,7 +58,8 @@ int stitch__device_get(stitch_context *ctx, stitch__device **out, stitch_error *
 /* Opened by the first call; thread-safe. The errors list what was tried and what to install. */
 int stitch__nvrtc_get(stitch_context *ctx, const stitch__nvrtc **out, stitch_error **err);
 int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stitch_error **err);
-/* Where these two would be opened from, without opening them; NULL: nowhere. Released with stitch_free(). */
+/* Where a library would be opened from, without opening it; NULL: nowhere. Released with stitch_free(). */
+char *stitch__driver_find(const stitch_context *ctx);
 char *stitch__nvrtc_find(const stitch_context *ctx);
 char *stitch__cublaslt_find(const stitch_context *ctx);
 /* Folders of toolkits and wheels that exist, "lib" or "include" ones, best first; one a line in the buffer. */

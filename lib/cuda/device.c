@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "cuda/guards.h"
 #include "cuda/internal.h"
 
 /* ---- results ---- */
@@ -286,7 +287,8 @@ int stitch__mem_alloc(stitch__device *dev, size_t bytes, const char *name, CUdev
     CUresult (*give_name)(CUdeviceptr, const char *);
     *out = 0;
     /* The driver refuses 0 bytes, but an empty tensor is a tensor. */
-    CUresult result = dev->drv->MemAlloc(out, bytes ? bytes : 1);
+    CUresult result = dev->guards ? stitch__guards_alloc(dev, bytes ? bytes : 1, name, out)
+                                  : dev->drv->MemAlloc(out, bytes ? bytes : 1);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         size_t free_bytes = 0, total = 0;
         dev->drv->MemGetInfo(&free_bytes, &total);
@@ -308,6 +310,6 @@ int stitch__mem_alloc(stitch__device *dev, size_t bytes, const char *name, CUdev
 
 void stitch__mem_free(stitch__device *dev, CUdeviceptr ptr)
 {
-    if (ptr)
+    if (ptr && !(dev->guards && stitch__guards_free(dev, ptr)))
         dev->drv->MemFree(ptr); /* fails when a fault has ruined the context: the memory is gone with it */
 }

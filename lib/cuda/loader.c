@@ -466,6 +466,11 @@ char *stitch__library_find(const stitch_context *ctx, const stitch__library *lib
     return found[0] == '/' ? stitch__strdup(ctx, found) : loaded_path(ctx, handle, found);
 }
 
+char *stitch__driver_find(const stitch_context *ctx)
+{
+    return stitch__library_find(ctx, &stitch__library_driver, NULL);
+}
+
 char *stitch__nvrtc_find(const stitch_context *ctx)
 {
     return stitch__library_find(ctx, &stitch__library_nvrtc, NULL);

@@ -2,11 +2,13 @@
  *
  * The cuda module's state of a context: made empty by the first use, filled as libraries and the device are asked for.
  */
+#include "cuda/guards.h"
 #include "cuda/internal.h"
 
 static void state_free(void *state)
 {
     stitch__cuda *cuda = state;
+    stitch__guards_close(&cuda->device);
     if (cuda->device_ready) /* a context that a fault has ruined answers with an error: there is nothing to do about it
                              */
         cuda->driver.DevicePrimaryCtxRelease(cuda->device.ordinal);

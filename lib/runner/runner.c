@@ -4,6 +4,7 @@
  */
 #include "runner/runner.h"
 
+#include "cuda/guards.h"
 #include "program/executor.h"
 
 struct stitch__runner {
@@ -422,6 +423,26 @@ static int runner_fetch(void *self, const stitch__scope *scope, int set, const C
     return rc;
 }
 
+static int runner_inspect(void *self, const stitch__scope *scope, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__runner *r = self;
+    stitch__buf found;
+    int rc = stitch__stream_wait(r->dev, r->stream, scope, "looking around the program's memory", err);
+
+    *code = STITCH_OK;
+    if (rc)
+        return rc;
+    stitch__buf_init(&found, r->ctx);
+    rc = stitch__guards_check(r->dev, &found, err);
+    char *text = stitch__buf_take(&found, NULL);
+    if (!rc && !text)
+        rc = stitch__err_nomem(r->ctx, err);
+    if (!rc && *text)
+        *code = stitch__err(r->ctx, why, STITCH_E_VALIDATE, "the program wrote outside of its buffers: %s", text);
+    stitch_free(text);
+    return rc;
+}
+
 static void runner_close(void *self)
 {
     stitch__runner_close(self);
@@ -431,7 +452,7 @@ stitch__candidate stitch__runner_candidate(stitch__runner *r)
 {
     static const stitch__candidate_ops ops = {
         "in this process", runner_load, runner_prepare,   runner_fill_weights, runner_fill_inputs, runner_clear_states,
-        runner_hash,       runner_run,  runner_timed_run, runner_fetch,        runner_close,
+        runner_hash,       runner_run,  runner_timed_run, runner_fetch,        runner_inspect,     runner_close,
     };
     return (stitch__candidate){&ops, r};
 }

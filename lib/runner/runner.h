@@ -20,7 +20,6 @@
 
 typedef struct stitch__load {
     int32_t poison; /* byte that the workspace is filled with before `prepare`; -1: it is left as it comes */
-    int32_t guards; /* 1: device memory of the program lies between unmapped pages, if the device can do that */
 } stitch__load;
 
 typedef struct stitch__prepared {
@@ -71,6 +70,8 @@ typedef struct stitch__candidate_ops {
     /* Brings the outputs of a set to the verifier's device memory (a pointer a tensor); nothing to do where they are
      * there already. */
     int (*fetch)(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err);
+    /* Where its memory is guarded (cuda/guards.h): has it written outside of its buffers? */
+    int (*inspect)(void *self, const stitch__scope *scope, int *code, stitch_error **why, stitch_error **err);
     void (*close)(void *self);
 } stitch__candidate_ops;
 

@@ -199,5 +199,10 @@ int stitch__stage_correct(stitch__verify *v, stitch_error **err)
     }
     if (!code && stitch__report_failed_trial(v->report))
         code = failure_message(v, &why);
+    if (!code) {
+        rc = v->candidate.ops->inspect(v->candidate.self, &v->scope, &code, &why, err);
+        if (rc)
+            return rc;
+    }
     return stitch__stage_judge(v, STITCH_STAGE_CORRECT, code, &why, err);
 }

@@ -438,7 +438,11 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
     if (!rc)
         rc = measure(&t, &code, &why, err);
     if (!rc && !code)
+        rc = stitch__exploit_after_timing(v, &code, &why, err);
+    if (!rc && !code)
         rc = check_weights(v, &code, &why, err);
+    if (!rc && !code)
+        rc = v->candidate.ops->inspect(v->candidate.self, &v->scope, &code, &why, err);
     close_timer(&t);
     stitch__gpu_lock_release(&lock);
     stitch_free(unlocked);

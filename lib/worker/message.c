@@ -61,10 +61,7 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         stitch__put_u64(out, q->bytes);
         break;
     case STITCH__OP_WORKER_START: stitch__put_u64(out, q->share_bytes); break;
-    case STITCH__OP_WORKER_LOAD:
-        stitch__put_u32(out, (uint32_t)q->load.poison);
-        stitch__put_u32(out, (uint32_t)q->load.guards);
-        break;
+    case STITCH__OP_WORKER_LOAD: stitch__put_u32(out, (uint32_t)q->load.poison); break;
     case STITCH__OP_WORKER_FILL_WEIGHTS: stitch__put_u64(out, q->seed); break;
     case STITCH__OP_WORKER_FILL_INPUTS:
         stitch__put_u64(out, q->seed);
@@ -143,10 +140,7 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->bytes = stitch__get_u64(r);
         return true;
     case STITCH__OP_WORKER_START: q->share_bytes = stitch__get_u64(r); return true;
-    case STITCH__OP_WORKER_LOAD:
-        q->load.poison = (int32_t)stitch__get_u32(r);
-        q->load.guards = (int32_t)stitch__get_u32(r);
-        return in(q->load.poison, -1, 255) && in(q->load.guards, 0, 1);
+    case STITCH__OP_WORKER_LOAD: q->load.poison = (int32_t)stitch__get_u32(r); return in(q->load.poison, -1, 255);
     case STITCH__OP_WORKER_FILL_WEIGHTS: q->seed = stitch__get_u64(r); return true;
     case STITCH__OP_WORKER_FILL_INPUTS: return get_fill(r, q);
     case STITCH__OP_WORKER_CLEAR_STATES: q->set = (int32_t)stitch__get_u32(r); return in(q->set, 0, STITCH__SETS - 1);
@@ -166,6 +160,7 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
     case STITCH__OP_WORKER_PROBE: q->text = stitch__get_text(r, MAX_PROBE); return true;
     case STITCH__OP_WORKER_PING:
     case STITCH__OP_WORKER_PREPARE:
+    case STITCH__OP_WORKER_INSPECT:
     case STITCH__OP_WORKER_CLOSE: return true;
     default: return false;
     }

@@ -59,6 +59,7 @@ bool stitch__same_bytes(const void *a, const void *b, size_t len); /* in constan
     X(HASH, "hashing inputs and weights")                                                                              \
     X(RUN, "running the program")                                                                                      \
     X(TIMED_RUN, "timing the program")                                                                                 \
+    X(INSPECT, "looking around the program's memory")                                                                  \
     X(FETCH, "copying outputs")                                                                                        \
     X(CLOSE, "closing the program")                                                                                    \
     X(PROBE, "answering a probe")

@@ -13,6 +13,7 @@
 
 #include <stitch/version.h>
 
+#include "cuda/guards.h"
 #include "worker/protocol.h"
 
 typedef struct server {
@@ -136,6 +137,9 @@ static int do_start(server *s, exchange *x)
     if (s->share_bytes >= 4u << 20 && !s->dev->info.simulated && s->dev->drv->MemHostRegister &&
         s->dev->drv->MemHostUnregister)
         s->registered = s->dev->drv->MemHostRegister(s->share, (size_t)s->share_bytes, 0) == CUDA_SUCCESS;
+    /* The simulator knows the bounds of every buffer by itself. */
+    if (!s->dev->info.simulated)
+        (void)stitch__guards_enable(s->dev);
     rc = stitch__runner_open(s->task, s->program, s->dev, &options, &s->runner, &x->err);
     if (!rc)
         s->candidate = stitch__runner_candidate(s->runner);
@@ -199,6 +203,7 @@ static int do_candidate(server *s, exchange *x)
     case STITCH__OP_WORKER_RUN: return ops->run(self, &scope, &q->run, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_TIMED_RUN:
         return ops->timed_run(self, &scope, &q->run, &x->reply.us, &x->code, &x->why, &x->err);
+    case STITCH__OP_WORKER_INSPECT: return ops->inspect(self, &scope, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_FETCH: return do_fetch(s, x);
     default: return stitch__err(s->ctx, &x->err, STITCH_E_UNSUPPORTED, "request %d is not known", q->op);
     }
@@ -322,6 +327,7 @@ static void add_folder_of(stitch__buf *b, const char *path)
 static void readable_folders(server *s, const stitch__request *q, stitch__buf *b)
 {
     const char *path = getenv("LD_LIBRARY_PATH");
+    char *driver = stitch__driver_find(s->ctx);
     stitch__buf found;
 
     if (*q->cache_dir)
@@ -333,6 +339,8 @@ static void readable_folders(server *s, const stitch__request *q, stitch__buf *b
         stitch__buf_printf(b, "%.*s\n", (int)len, path);
         path += len + (path[len] == ':');
     }
+    add_folder_of(b, driver);
+    stitch_free(driver);
     add_folder_of(b, getenv("STITCH_CUDA_DRIVER"));
     add_folder_of(b, getenv("STITCH_NVRTC"));
     add_folder_of(b, getenv("STITCH_CUBLASLT"));

@@ -25,10 +25,12 @@ void stitch__worker_close(stitch__worker *w)
         (void)stitch__worker_call(w, &scope, &q, -1, NULL, &r, NULL);
     }
     w->open = false;
-    if (w->pinned)
+    if (w->pinned && stitch__device_enter(w->dev, NULL) == STITCH_OK) {
         w->dev->drv->MemFreeHost(w->staging);
-    else
+        stitch__device_leave(w->dev);
+    } else if (!w->pinned) {
         stitch_free(w->staging);
+    }
     w->staging = NULL;
     w->pinned = false;
     if (w->share >= 0)
@@ -316,6 +318,14 @@ static int worker_fetch(void *self, const stitch__scope *scope, int set, const C
     return rc;
 }
 
+static int worker_inspect(void *self, const stitch__scope *scope, int *code, stitch_error **why, stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_INSPECT};
+    const stitch__blame blame = {code, why};
+    stitch__reply r;
+    return stitch__worker_call(self, scope, &q, -1, &blame, &r, err);
+}
+
 static void worker_close(void *self)
 {
     stitch__worker_close(self);
@@ -326,13 +336,16 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
 {
     static const stitch__candidate_ops ops = {
         "in a worker", worker_load, worker_prepare,   worker_fill_weights, worker_fill_inputs, worker_clear_states,
-        worker_hash,   worker_run,  worker_timed_run, worker_fetch,        worker_close,
+        worker_hash,   worker_run,  worker_timed_run, worker_fetch,        worker_inspect,     worker_close,
     };
     int rc;
 
     memset(out, 0, sizeof(*out));
     stitch__worker_close(w);
     w->used = true;
+    rc = stitch__device_enter(w->dev, err);
+    if (rc)
+        return rc;
     rc = take_infos(w, task, err);
     if (!rc)
         rc = send_program(w, scope, task, program, err);
@@ -340,6 +353,7 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
         rc = send_data(w, scope, task, i, err);
     if (!rc)
         rc = start(w, scope, err);
+    stitch__device_leave(w->dev);
     if (rc)
         stitch__worker_close(w);
     else

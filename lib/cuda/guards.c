@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Guarded device memory, on the driver's virtual memory calls.
+ */
+#include "cuda/guards.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum {
+    ALIGNMENT = 256,
+    PATTERN = 0xa5,
+    FRONT = 64 << 10, /* bytes in front of a buffer that are looked at: all of a page would take too long */
+};
+
+typedef struct guarded {
+    CUdeviceptr reserved, mapped, ptr; /* pages reserved, of them mapped, and the buffer in those */
+    size_t reserved_bytes, mapped_bytes, bytes;
+    CUmemGenericAllocationHandle handle;
+    char name[64];
+} guarded;
+
+struct stitch__guards {
+    pthread_mutex_t lock;
+    size_t page;
+    CUmemAllocationProp properties;
+    guarded *list;
+    size_t count, cap;
+};
+
+bool stitch__guards_enable(stitch__device *dev)
+{
+    const stitch__driver *drv = dev->drv;
+    struct stitch__guards *g;
+
+    if (dev->guards)
+        return true;
+    if (!drv->MemAddressReserve || !drv->MemAddressFree || !drv->MemCreate || !drv->MemRelease || !drv->MemMap ||
+        !drv->MemUnmap || !drv->MemSetAccess || !drv->MemGetAllocationGranularity)
+        return false;
+    g = stitch__calloc(dev->ctx, 1, sizeof(*g));
+    if (!g)
+        return false;
+    g->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    g->properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    g->properties.location.id = dev->ordinal;
+    if (drv->MemGetAllocationGranularity(&g->page, &g->properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+        !g->page || g->page % ALIGNMENT || pthread_mutex_init(&g->lock, NULL) != 0) {
+        stitch_free(g);
+        return false;
+    }
+    dev->guards = g;
+    return true;
+}
+
+static void unmap(stitch__device *dev, const guarded *b)
+{
+    const stitch__driver *drv = dev->drv;
+    if (b->handle) {
+        drv->MemUnmap(b->mapped, b->mapped_bytes);
+        drv->MemRelease(b->handle);
+    }
+    if (b->reserved)
+        drv->MemAddressFree(b->reserved, b->reserved_bytes);
+}
+
+static CUresult map(stitch__device *dev, guarded *b)
+{
+    const stitch__driver *drv = dev->drv;
+    CUmemAccessDesc access = {dev->guards->properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult r = drv->MemAddressReserve(&b->reserved, b->reserved_bytes, 0, 0, 0);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    b->mapped = b->reserved + dev->guards->page;
+    r = drv->MemCreate(&b->handle, b->mapped_bytes, &dev->guards->properties, 0);
+    if (r != CUDA_SUCCESS) {
+        b->handle = 0;
+        return r;
+    }
+    r = drv->MemMap(b->mapped, b->mapped_bytes, 0, b->handle, 0);
+    if (r != CUDA_SUCCESS) {
+        drv->MemRelease(b->handle);
+        b->handle = 0;
+        return r;
+    }
+    return drv->MemSetAccess(b->mapped, b->mapped_bytes, &access, 1);
+}
+
+static size_t front_bytes(const guarded *b)
+{
+    size_t front = (size_t)(b->ptr - b->mapped);
+    return front < FRONT ? front : FRONT;
+}
+
+/* On the default stream and waited for: the program's streams do not wait for it. */
+static CUresult fill_around(stitch__device *dev, const guarded *b)
+{
+    const stitch__driver *drv = dev->drv;
+    CUdeviceptr end = b->ptr + b->bytes, mapped_end = b->mapped + b->mapped_bytes;
+    CUresult r = CUDA_SUCCESS;
+    size_t front = front_bytes(b);
+    if (front)
+        r = drv->MemsetD8Async(b->ptr - front, PATTERN, front, NULL);
+    if (r == CUDA_SUCCESS && mapped_end > end)
+        r = drv->MemsetD8Async(end, PATTERN, (size_t)(mapped_end - end), NULL);
+    return r == CUDA_SUCCESS ? drv->StreamSynchronize(NULL) : r;
+}
+
+CUresult stitch__guards_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out)
+{
+    struct stitch__guards *g = dev->guards;
+    size_t room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    guarded b = {.bytes = bytes};
+    CUresult r;
+
+    *out = 0;
+    if (bytes > SIZE_MAX / 4)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    b.mapped_bytes = (room + g->page - 1) / g->page * g->page;
+    b.reserved_bytes = b.mapped_bytes + 2 * g->page;
+    snprintf(b.name, sizeof(b.name), "%s", name ? name : "a buffer");
+    r = map(dev, &b);
+    if (r == CUDA_SUCCESS) {
+        b.ptr = b.mapped + b.mapped_bytes - room;
+        r = fill_around(dev, &b);
+    }
+    if (r == CUDA_SUCCESS) {
+        pthread_mutex_lock(&g->lock);
+        if (stitch__grow(dev->ctx, &g->list, &g->cap, g->count + 1, sizeof(*g->list)) == STITCH_OK)
+            g->list[g->count++] = b;
+        else
+            r = CUDA_ERROR_OUT_OF_MEMORY;
+        pthread_mutex_unlock(&g->lock);
+    }
+    if (r != CUDA_SUCCESS) {
+        unmap(dev, &b);
+        return r;
+    }
+    *out = b.ptr;
+    return CUDA_SUCCESS;
+}
+
+bool stitch__guards_free(stitch__device *dev, CUdeviceptr ptr)
+{
+    struct stitch__guards *g = dev->guards;
+    guarded b = {0};
+    bool found = false;
+
+    pthread_mutex_lock(&g->lock);
+    for (size_t i = 0; !found && i < g->count; i++) {
+        if (g->list[i].ptr == ptr) {
+            b = g->list[i];
+            g->list[i] = g->list[--g->count];
+            found = true;
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (found)
+        unmap(dev, &b);
+    return found;
+}
+
+void stitch__guards_close(stitch__device *dev)
+{
+    if (!dev->guards)
+        return;
+    stitch_free(dev->guards->list);
+    pthread_mutex_destroy(&dev->guards->lock);
+    stitch__zero_free(dev->guards);
+}
+
+/* ---- looking ------------------------------------------------------------------------------------------------------
+ */
+
+/* Counts what differs from the pattern in `bytes` bytes at `at`; *nearest: its least distance from the buffer. */
+static int look(stitch__device *dev, CUdeviceptr at, size_t bytes, bool in_front, size_t *count, size_t *nearest,
+                stitch_error **err)
+{
+    unsigned char *data = stitch__alloc(dev->ctx, bytes + 1);
+    int rc;
+
+    *count = *nearest = 0;
+    if (!data)
+        return stitch__err_nomem(dev->ctx, err);
+    rc = stitch__cu_check(dev, bytes ? dev->drv->MemcpyDtoH(data, at, bytes) : CUDA_SUCCESS, err,
+                          "reading around a buffer");
+    for (size_t i = 0; !rc && i < bytes; i++) {
+        size_t distance = in_front ? bytes - i : i + 1;
+        if (data[i] == PATTERN)
+            continue;
+        *nearest = !*count || distance < *nearest ? distance : *nearest;
+        ++*count;
+    }
+    stitch_free(data);
+    return rc;
+}
+
+static int check_one(stitch__device *dev, const guarded *b, size_t *buffers, stitch__buf *found, stitch_error **err)
+{
+    CUdeviceptr end = b->ptr + b->bytes;
+    size_t before, near_before, behind = 0, near_behind = 0, front = front_bytes(b);
+    int rc = look(dev, b->ptr - front, front, true, &before, &near_before, err);
+
+    if (!rc)
+        rc = look(dev, end, (size_t)(b->mapped + b->mapped_bytes - end), false, &behind, &near_behind, err);
+    if (rc || (!before && !behind))
+        return rc;
+    if (++*buffers > 8)
+        return STITCH_OK;
+    stitch__buf_printf(found, "%s%s: ", found->len ? "; " : "", b->name);
+    if (before)
+        stitch__buf_printf(found, "%zu bytes in front of it were written, the nearest %zu before its start", before,
+                           near_before);
+    if (behind)
+        stitch__buf_printf(found, "%s%zu bytes behind it were written, the nearest %zu past its end",
+                           before ? ", " : "", behind, near_behind);
+    return STITCH_OK;
+}
+
+int stitch__guards_check(stitch__device *dev, stitch__buf *found, stitch_error **err)
+{
+    struct stitch__guards *g = dev->guards;
+    size_t buffers = 0;
+    int rc = STITCH_OK;
+
+    if (!g)
+        return STITCH_OK;
+    pthread_mutex_lock(&g->lock);
+    for (size_t i = 0; !rc && i < g->count; i++)
+        rc = check_one(dev, &g->list[i], &buffers, found, err);
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Guarded device memory: what runs past either end of a buffer does not come back unseen.
+ *
+ * A guarded buffer ends (up to 255 bytes, for its alignment) where its mapped pages end, and there are unmapped ones on
+ * both sides: a read or write past its end faults. The 64 KiB that are mapped in front of it and those last bytes are
+ * filled with a pattern that is looked at again. Needs the driver's virtual memory calls; costs at least 2 MiB a buffer.
+ */
+#ifndef STITCH_LIB_GUARDS_H
+#define STITCH_LIB_GUARDS_H
+
+#include "cuda/cuda.h"
+
+/* From now on stitch__mem_alloc() of this device makes guarded buffers. Returns whether the device can. */
+bool stitch__guards_enable(stitch__device *dev);
+
+/* Has anything written around the buffers? Writes what was found ("1 buffer: 12 bytes in front of y, the nearest 4
+ * bytes before it") to `found`, or "". The device must be idle. */
+int stitch__guards_check(stitch__device *dev, stitch__buf *found, stitch_error **err);
+
+/* device.c: */
+CUresult stitch__guards_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out);
+bool stitch__guards_free(stitch__device *dev, CUdeviceptr ptr); /* false: it is not one of them */
+void stitch__guards_close(stitch__device *dev);                 /* the list; the memory goes with the context */
+
+#endif
