@@ -84,17 +84,15 @@ static double percent(double part, double whole)
 
 static void write_idle(writer *w, const stitch_trace_summary *s)
 {
-    const char *why = "";
+    const char *why = "the host is in no CUDA call: the program itself is what the GPU waits for";
     double most = s->idle_host_us;
-    if (s->has_calls) {
-        why = "; in most of it the host is in no CUDA call: the program itself is what the GPU waits for";
-        if (s->idle_sync_us > most) {
-            most = s->idle_sync_us;
-            why = "; in most of it the host is still in a call that waits for the GPU: each wait costs a round trip";
-        }
-        if (s->idle_call_us > most)
-            why = "; in most of it the host is in CUDA calls: launching, allocating and loading take longer than the "
-                  "work";
+    if (s->idle_sync_us > most) {
+        most = s->idle_sync_us;
+        why = "the host is still in a call that waits for the GPU: each wait costs a round trip";
+    }
+    if (s->idle_call_us > most) {
+        most = s->idle_call_us;
+        why = "the host is in CUDA calls: launching, allocating and loading take longer than the work";
     }
     if (s->short_gap_us > 0.6 * s->idle_us)
         line(w,
@@ -102,8 +100,11 @@ static void write_idle(writer *w, const stitch_trace_summary *s)
              " gaps of %.2f us each between pieces of work of %.2f us each%s.",
              100 * s->idle_share, time_text(s->span_us).s, s->short_gaps, s->short_gap_us / (double)s->short_gaps,
              s->busy_us / (double)(s->gaps + 1), s->graph_nodes ? "" : "; a CUDA graph or fewer, larger kernels help");
+    else if (s->has_calls)
+        line(w, "The GPU is idle for %.1f %% of %s; for %.0f %% of that, %s.", 100 * s->idle_share,
+             time_text(s->span_us).s, percent(most, s->idle_us), why);
     else
-        line(w, "The GPU is idle for %.1f %% of %s%s.", 100 * s->idle_share, time_text(s->span_us).s, why);
+        line(w, "The GPU is idle for %.1f %% of %s.", 100 * s->idle_share, time_text(s->span_us).s);
 }
 
 static void write_verdict(writer *w, const stitch__analysis *a)
@@ -137,11 +138,11 @@ static void write_totals(writer *w, const stitch_trace_summary *s)
         line(w, "%" PRIu64 " records are missing: counts and times are too low.", s->dropped);
     if (s->kernels + s->copies + s->fills)
         line(w,
-             "GPU: busy %s of %s; kernels %s, copies and fills %s (%.1f %% of it beside kernels); %" PRIu64
-             " kernels, %" PRIu64 " copies, %" PRIu64 " fills on %" PRIu32 " stream%s.",
-             time_text(s->busy_us).s, time_text(s->span_us).s, time_text(s->kernel_us).s, time_text(s->copy_us).s,
-             percent(s->overlap_us, s->copy_us), s->kernels, s->copies, s->fills, s->streams,
-             s->streams == 1 ? "" : "s");
+             "GPU: busy %s of %s on %" PRIu32 " stream%s; kernels: %" PRIu64 ", %s; copies and fills: %" PRIu64
+             ", %s, %.1f %% of it beside kernels.",
+             time_text(s->busy_us).s, time_text(s->span_us).s, s->streams, s->streams == 1 ? "" : "s", s->kernels,
+             time_text(s->kernel_us).s, s->copies + s->fills, time_text(s->copy_us).s,
+             percent(s->overlap_us, s->copy_us));
     if (s->graph_launches || s->graph_nodes)
         line(w, "Graphs: %" PRIu64 " launches, %" PRIu64 " nodes ran.", s->graph_launches, s->graph_nodes);
 }
@@ -205,8 +206,8 @@ static void write_gaps(writer *w, const stitch__analysis *a)
                             : strcmp(g->cause, "call") == 0 ? ", the host is in CUDA calls"
                             : strcmp(g->cause, "host") == 0 ? ", the host is in no CUDA call"
                                                             : "";
-        line(w, "- gap of %s between %s and %s%s%s%s", time_text(g->end_us - g->start_us).s, name_text(g->before).s,
-             name_text(g->after).s, cause, *g->call ? ": " : "", g->call);
+        line(w, "- gap of %s between %s and %s%s%s%s%s", time_text(g->end_us - g->start_us).s, name_text(g->before).s,
+             name_text(g->after).s, cause, *g->call ? " (" : "", g->call, *g->call ? " in it)" : "");
     }
 }
 
