@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The scan of a program: its image, its PTX where that is needed, its products; as JSON and as text.
+ * The scan of a program: its image, its PTX where that is needed, its products.
  */
 #include <stdio.h>
 
@@ -38,11 +38,11 @@ int stitch__scan_add_function(stitch__scan *scan, const char *symbol, size_t len
     return STITCH_OK;
 }
 
-int stitch__scan_add_op(stitch__scan *scan, stitch__scan_function *f, const stitch__sass *s, uint64_t at)
+int stitch__scan_add_op(stitch__scan *scan, stitch__scan_function *f, const stitch__sass *s, uint64_t at, bool ptx)
 {
     for (size_t i = 0; i < f->op_count; i++) {
         stitch__scan_op *o = &f->ops[i];
-        if (o->kind != s->kind)
+        if (o->kind != s->kind || o->ptx != ptx)
             continue;
         /* Of those not known the first stands for all: there can be thousands of them in hostile code. */
         if (s->kind == STITCH__SCAN_NOT_KNOWN ||
@@ -64,7 +64,7 @@ int stitch__scan_add_op(stitch__scan *scan, stitch__scan_function *f, const stit
     const char *name = stitch__arena_strdup(&scan->arena, s->name);
     if (!name)
         return STITCH_E_NOMEM;
-    f->ops[f->op_count++] = (stitch__scan_op){s->kind, s->a, s->b, s->acc, name, 1, at};
+    f->ops[f->op_count++] = (stitch__scan_op){s->kind, s->a, s->b, s->acc, name, 1, at, ptx};
     return STITCH_OK;
 }
 
@@ -174,6 +174,8 @@ static bool needs_ptx(const stitch__scan *scan, const stitch_image *image)
     if (scan->from_ptx || scan->global_count)
         return true;
     for (size_t i = 0; i < scan->function_count; i++) {
+        if (scan->functions[i].unknown)
+            return true;
         for (size_t k = 0; k < scan->functions[i].op_count; k++) {
             if (scan->functions[i].ops[k].a == STITCH__SCAN_UNDECIDED)
                 return true;
@@ -182,15 +184,22 @@ static bool needs_ptx(const stitch__scan *scan, const stitch_image *image)
     return false;
 }
 
+static stitch__scan_function *find_function(const stitch__scan *scan, const char *symbol)
+{
+    for (size_t i = 0; i < scan->function_count; i++) {
+        if (strcmp(scan->functions[i].symbol, symbol) == 0)
+            return &scan->functions[i];
+    }
+    return NULL;
+}
+
 /* tcgen05 products: the instruction has its kind in PTX only. Taken over where a function has one kind of them. */
 static void decide_types(stitch__scan *scan, const stitch__scan *ptx)
 {
     for (size_t i = 0; i < scan->function_count; i++) {
-        const stitch__scan_function *other = NULL;
         stitch__scan_function *f = &scan->functions[i];
+        const stitch__scan_function *other = find_function(ptx, f->symbol);
         int type = 0;
-        for (size_t k = 0; k < ptx->function_count && !other; k++)
-            other = strcmp(ptx->functions[k].symbol, f->symbol) == 0 ? &ptx->functions[k] : NULL;
         for (size_t k = 0; other && k < other->op_count; k++) {
             const stitch__scan_op *o = &other->ops[k];
             bool half = o->kind == STITCH__SCAN_TENSOR && strcmp(o->name, "tcgen05") == 0 &&
@@ -203,6 +212,27 @@ static void decide_types(stitch__scan *scan, const stitch__scan *ptx)
                 f->ops[k].a = f->ops[k].b = type;
         }
     }
+}
+
+/* A function with instructions that are not known also gets what its PTX has, and that of functions whose machine code
+ * may be part of it. */
+static int fill_gaps(stitch__scan *scan, const stitch__scan *ptx)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; i < scan->function_count; i++) {
+        stitch__scan_function *f = &scan->functions[i];
+        for (size_t k = 0; f->unknown && k < ptx->function_count; k++) {
+            const stitch__scan_function *from = &ptx->functions[k];
+            if (strcmp(from->symbol, f->symbol) != 0 && find_function(scan, from->symbol))
+                continue;
+            for (size_t o = 0; o < from->op_count && rc == STITCH_OK; o++) {
+                stitch__sass s = {from->ops[o].kind, from->ops[o].a, from->ops[o].b, from->ops[o].acc, ""};
+                snprintf(s.name, sizeof(s.name), "%s", from->ops[o].name);
+                rc = stitch__scan_add_op(scan, f, &s, from->ops[o].at, true);
+            }
+        }
+    }
+    return rc;
 }
 
 static int read_ptx(stitch__scan *scan, const stitch_image *ptx, stitch_error **err)
@@ -226,6 +256,8 @@ static int read_ptx(stitch__scan *scan, const stitch_image *ptx, stitch_error **
     }
     if (rc == STITCH_OK)
         rc = stitch__scan_ptx(other, text, size, true, &why);
+    if (rc == STITCH_OK)
+        rc = fill_gaps(scan, other);
     if (rc == STITCH_OK) {
         decide_types(scan, other);
         for (size_t i = 0; i < scan->global_count; i++) {
@@ -396,121 +428,4 @@ int stitch__scan_program(stitch_context *ctx, stitch_program *program, const sti
     else
         *out = scan;
     return rc;
-}
-
-/* ---- writing ---- */
-
-static json_t *op_json(const stitch__scan *scan, const stitch__scan_op *o)
-{
-    json_t *j = json_pack("{s:s, s:s, s:I, s:I}", "kind", stitch__scan_kind_name(o->kind), "instruction", o->name,
-                          "count", (json_int_t)o->count, scan->from_ptx ? "ptx_line" : "offset", (json_int_t)o->at);
-    const char *const keys[] = {"a", "b", "accumulator"};
-    const int types[] = {o->a, o->b, o->acc};
-    for (size_t i = 0; j && i < 3; i++) {
-        if (types[i] && json_object_set_new(j, keys[i], json_string(stitch__scan_type_name(types[i])))) {
-            json_decref(j);
-            return NULL;
-        }
-    }
-    return j;
-}
-
-static json_t *functions_json(const stitch__scan *scan)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < scan->function_count; i++) {
-        const stitch__scan_function *f = &scan->functions[i];
-        json_t *ops = json_array(), *j = NULL;
-        bool ok = ops != NULL;
-        for (size_t k = 0; ok && k < f->op_count; k++)
-            ok = json_array_append_new(ops, op_json(scan, &f->ops[k])) == 0;
-        if (ok)
-            j = json_pack("{s:s, s:b, s:b, s:I, s:I, s:O}", "name", f->name, "kernel", (int)f->kernel, "used",
-                          (int)f->used, "instructions", (json_int_t)f->instructions, "not_known",
-                          (json_int_t)f->unknown, "operations", ops);
-        json_decref(ops);
-        if (json_array_append_new(list, j)) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
-static json_t *globals_json(const stitch__scan *scan)
-{
-    static const char *const access[] = {"not looked at", "read only", "address escapes", "written"};
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < scan->global_count; i++) {
-        const stitch__scan_global *g = &scan->globals[i];
-        json_t *j =
-            json_pack("{s:s, s:I, s:b, s:b, s:s}", "name", g->name, "bytes", (json_int_t)g->bytes, "initialised",
-                      (int)g->initialised, "managed", (int)g->managed, "access", access[g->access]);
-        if (json_array_append_new(list, j)) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
-static json_t *rest_json(const stitch__scan *scan, int what)
-{
-    json_t *list = json_array();
-    size_t count = what == 0 ? scan->call_count : what == 1 ? scan->gemm_count : scan->finding_count;
-    for (size_t i = 0; list && i < count; i++) {
-        json_t *j = NULL;
-        if (what == 0) {
-            j = json_string(scan->calls[i]);
-        } else if (what == 1) {
-            const stitch__scan_gemm *g = &scan->gemms[i];
-            j = json_pack("{s:s, s:s, s:s, s:s}", "step", g->place, "a", stitch__scan_type_name(g->a), "b",
-                          stitch__scan_type_name(g->b), "accumulator", stitch__scan_type_name(g->acc));
-        } else {
-            const stitch__scan_finding *f = &scan->findings[i];
-            j = json_pack("{s:s, s:s, s:s, s:s}", "severity", f->major ? "major" : "minor", "kernel", f->kernel, "what",
-                          f->what, "evidence", f->evidence);
-        }
-        if (json_array_append_new(list, j)) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
-json_t *stitch__scan_json(const stitch__scan *scan)
-{
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "arch", scan->arch, "from",
-                     scan->from_ptx ? "PTX" : "machine code", "functions", functions_json(scan), "globals",
-                     globals_json(scan), "calls", rest_json(scan, 0), "products", rest_json(scan, 1), "findings",
-                     rest_json(scan, 2));
-}
-
-char *stitch__scan_text(const stitch__scan *scan)
-{
-    stitch__buf b;
-    stitch__buf_init(&b, scan->ctx);
-    for (size_t i = 0; i < scan->function_count; i++) {
-        const stitch__scan_function *f = &scan->functions[i];
-        for (size_t k = 0; k < f->op_count && f->used; k++) {
-            const stitch__scan_op *o = &f->ops[k];
-            if (o->kind != STITCH__SCAN_TENSOR && o->kind != STITCH__SCAN_HALF && o->kind != STITCH__SCAN_CONVERT)
-                continue;
-            stitch__buf_printf(&b, "%s %s: %s %s %s", f->kernel ? "kernel" : "function", f->name,
-                               stitch__scan_kind_name(o->kind), o->kind == STITCH__SCAN_CONVERT ? "to" : "in",
-                               stitch__scan_type_name(o->a));
-            if (o->kind == STITCH__SCAN_TENSOR)
-                stitch__buf_printf(&b, " and %s with %s accumulation", stitch__scan_type_name(o->b),
-                                   stitch__scan_type_name(o->acc));
-            stitch__buf_printf(&b, " (%s, %" PRIu64 ")\n", o->name, o->count);
-        }
-    }
-    for (size_t i = 0; i < scan->gemm_count; i++) {
-        const stitch__scan_gemm *g = &scan->gemms[i];
-        stitch__buf_printf(&b, "%s: cuBLASLt product of %s and %s with %s accumulation\n", g->place,
-                           stitch__scan_type_name(g->a), stitch__scan_type_name(g->b), stitch__scan_type_name(g->acc));
-    }
-    stitch__buf_puts(&b, "");
-    return b.len || b.failed ? stitch__buf_take(&b, NULL) : stitch__strdup(scan->ctx, "");
 }

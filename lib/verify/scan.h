@@ -13,8 +13,10 @@
 /* What numbers are held in while they are computed with. */
 #define STITCH__SCAN_TYPE_LIST(X)                                                                                      \
     X(F64, "f64")                                                                                                      \
-    X(F32, "f32") X(TF32, "tf32") X(F16, "f16") X(BF16, "bf16") X(E4M3, "e4m3") X(E5M2, "e5m2")                        \
-        X(NARROW_FLOAT, "fp6/fp4") X(INT32, "int32") X(INT8, "int8") X(INT4, "int4") X(BIT, "bit") X(                  \
+    X(F32, "f32")                                                                                                      \
+    X(TF32, "tf32")                                                                                                    \
+    X(F16, "f16") X(BF16, "bf16") X(E4M3, "e4m3") X(E5M2, "e5m2") X(NARROW_FLOAT, "fp6/fp4") X(INT32, "int32")         \
+        X(INT8, "int8") X(INT4, "int4") X(BIT, "bit") X(                                                               \
             UNDECIDED, "f16/bf16/tf32") /* the descriptor of a tcgen05 product says which; the instruction does not */ \
         X(UNKNOWN, "?")
 
@@ -68,6 +70,7 @@ typedef struct stitch__scan_op {
     const char *name;
     uint64_t count;
     uint64_t at; /* of the first: bytes into the function's code; in PTX its line */
+    bool ptx;    /* found in PTX */
 } stitch__scan_op;
 
 typedef struct stitch__scan_function {
@@ -97,7 +100,14 @@ typedef struct stitch__scan_gemm {
     int a, b, acc;
 } stitch__scan_gemm;
 
+typedef enum stitch__scan_about {
+    STITCH__SCAN_ABOUT_PRECISION, /* the policy */
+    STITCH__SCAN_ABOUT_GLOBAL,    /* a module variable */
+    STITCH__SCAN_ABOUT_CODE,      /* clocks, calls, what is not known */
+} stitch__scan_about;
+
 typedef struct stitch__scan_finding {
+    int about; /* stitch__scan_about */
     bool major;
     const char *kernel;   /* "" where it is about the module or a product */
     const char *what;     /* "tensor product of tf32 with tf32, accumulated in f32" */
@@ -151,7 +161,7 @@ int stitch__scan_judge(stitch__scan *scan, const stitch_task *task);
 /* 0 or STITCH_E_NOMEM, all of them. */
 int stitch__scan_add_function(stitch__scan *scan, const char *symbol, size_t len, bool kernel,
                               stitch__scan_function **out);
-int stitch__scan_add_op(stitch__scan *scan, stitch__scan_function *f, const stitch__sass *s, uint64_t at);
+int stitch__scan_add_op(stitch__scan *scan, stitch__scan_function *f, const stitch__sass *s, uint64_t at, bool ptx);
 int stitch__scan_add_call(stitch__scan *scan, const char *name, size_t len);
 int stitch__scan_add_global(stitch__scan *scan, const char *name, size_t len, uint64_t bytes, bool initialised,
                             bool managed);

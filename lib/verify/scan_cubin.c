@@ -121,7 +121,7 @@ static int read_code(reader *r, const section *s, const char *symbol, bool kerne
         f->instructions++;
         f->unknown += decoded.kind == STITCH__SCAN_NOT_KNOWN;
         if (decoded.kind != STITCH__SCAN_PLAIN)
-            rc = stitch__scan_add_op(r->scan, f, &decoded, at);
+            rc = stitch__scan_add_op(r->scan, f, &decoded, at, false);
     }
     return rc;
 }

@@ -9,6 +9,7 @@ typedef struct judge {
     stitch__scan *scan;
     int precision;
     bool f16, bf16, fp8, int8; /* dtypes that the task's own tensors have */
+    int about;                 /* stitch__scan_about: of what is found next */
     int rc;
 } judge;
 
@@ -27,7 +28,7 @@ static void find(judge *j, bool major, const char *kernel, const char *what, con
         j->rc = STITCH_E_NOMEM;
         return;
     }
-    s->findings[s->finding_count++] = (stitch__scan_finding){major, kernel, what, evidence};
+    s->findings[s->finding_count++] = (stitch__scan_finding){j->about, major, kernel, what, evidence};
     s->majors += major;
 }
 
@@ -82,9 +83,11 @@ static void judge_op(judge *j, const stitch__scan_function *f, const stitch__sca
     stitch__arena *arena = &j->scan->arena;
     const char *evidence =
         stitch__arena_printf(arena, "%s at %s%" PRIu64 ", %" PRIu64 " of them; the task's precision is %s", o->name,
-                             j->scan->from_ptx ? "line " : "byte ", o->at, o->count, policy(j));
+                             o->ptx ? "PTX line " : "byte ", o->at, o->count, policy(j));
     bool strict = j->precision != STITCH_PRECISION_ANY;
     const char *type = stitch__scan_type_name(o->a);
+    j->about = o->kind == STITCH__SCAN_CLOCK || o->kind == STITCH__SCAN_NOT_KNOWN ? STITCH__SCAN_ABOUT_CODE
+                                                                                  : STITCH__SCAN_ABOUT_PRECISION;
     switch (o->kind) {
     case STITCH__SCAN_TENSOR: product(j, f->name, o->a, o->b, o->acc, evidence); break;
     case STITCH__SCAN_HALF:
@@ -120,6 +123,7 @@ static void judge_function(judge *j, const stitch__scan_function *f)
         effect = effect || kind == STITCH__SCAN_STORE || kind == STITCH__SCAN_CALL || kind == STITCH__SCAN_NOT_KNOWN;
         judge_op(j, f, &f->ops[i]);
     }
+    j->about = STITCH__SCAN_ABOUT_CODE;
     if (f->kernel && !effect && !(j->scan->from_ptx && j->scan->function_count > 1))
         find(j, false, f->name, "it stores nothing to global memory",
              stitch__arena_printf(&j->scan->arena, "none of its %" PRIu64 " instructions does", f->instructions));
@@ -128,6 +132,7 @@ static void judge_function(judge *j, const stitch__scan_function *f)
 static void judge_module(judge *j)
 {
     stitch__arena *arena = &j->scan->arena;
+    j->about = STITCH__SCAN_ABOUT_GLOBAL;
     for (size_t i = 0; i < j->scan->global_count; i++) {
         const stitch__scan_global *g = &j->scan->globals[i];
         const char *evidence =
@@ -138,6 +143,7 @@ static void judge_module(judge *j)
         else if (g->access != STITCH__SCAN_READ_ONLY)
             find(j, true, "", "it has a module variable that is not seen to be read only", evidence);
     }
+    j->about = STITCH__SCAN_ABOUT_CODE;
     for (size_t i = 0; i < j->scan->call_count; i++) {
         const char *c = j->scan->calls[i];
         const char *what = strcmp(c, "malloc") == 0 || strcmp(c, "free") == 0 ? "it allocates memory on the device"
@@ -174,6 +180,7 @@ int stitch__scan_judge(stitch__scan *scan, const stitch_task *task)
         if (scan->functions[i].used)
             judge_function(&j, &scan->functions[i]);
     }
+    j.about = STITCH__SCAN_ABOUT_PRECISION;
     for (size_t i = 0; i < scan->gemm_count && j.rc == STITCH_OK; i++) {
         const stitch__scan_gemm *g = &scan->gemms[i];
         product(&j, "", g->a, g->b, g->acc,

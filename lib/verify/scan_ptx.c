@@ -563,7 +563,7 @@ static int take(reader *r, const statement *st)
         return STITCH_OK;
     classify(st, first, &s);
     r->f->instructions++;
-    return s.kind == STITCH__SCAN_PLAIN ? STITCH_OK : stitch__scan_add_op(r->scan, r->f, &s, (uint64_t)st->line);
+    return s.kind == STITCH__SCAN_PLAIN ? STITCH_OK : stitch__scan_add_op(r->scan, r->f, &s, (uint64_t)st->line, true);
 }
 
 /* One pass. With `taking`, instructions are counted; otherwise addresses are followed. */

@@ -36,8 +36,8 @@ enum what {
     W_I2F,
     W_MUFU,
     W_STORE,
-    W_REDUCE,  /* RED and ATOMG with the type of sm_80 */
-    W_REDUCE2, /* REDG and ATOMG of floating types, from sm_90 on */
+    W_REDUCE,  /* RED, ATOM and ATOMG with the types of sm_80 */
+    W_REDUCE2, /* those of floating types from sm_90 on */
     W_UBLKCP,
     W_UBLKRED,
     W_LOCAL,

@@ -175,3 +175,21 @@ __global__ void sw(int *y, int n)
     atomicExch(y + 4, 1);
     atomicAdd((half2 *)y, half2());
 }
+__global__ void atomics_half(__half2 *y, __half2 x)
+{
+    y[1] = atomicAdd(y, x);
+}
+__global__ void atomics_bfloat16(__nv_bfloat162 *y, __nv_bfloat162 x)
+{
+    y[1] = atomicAdd(y, x);
+}
+__device__ float cache[64];
+__device__ __noinline__ void put(float *p, float v)
+{
+    p[threadIdx.x] = v;
+}
+__global__ void selects(float *y)
+{
+    put(y[1] > 0 ? cache : y, 3);
+    y[0] = cache[5];
+}

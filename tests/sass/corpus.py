@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Small PTX kernels, one for each kind of arithmetic, that the tables of lib/verify/scan_sass.c were derived from.
 
-kernels() yields (name, lowest architecture, body). A body may use the declared registers: %h0-31 (16 bits), %r0-63
-(32 bits), %f0-255, %d0-31 (f64), %q0-15 (64 bits), %p0-3, all loaded from memory before; what it writes into is stored.
+kernels() yields (name, lowest architecture, body). A body may use the registers that ptx() declares: %h (16 bits), %r
+(32 bits), %f (f32), %d (f64), %q (64 bits), %p1 to %p3.
 """
+
+
+import re
 
 
 def regs(kind, first, count):
@@ -130,7 +133,7 @@ def half():
             yield f"{op}_{t}_imm", least, f"mov.b{32 if k == 'r' else 16} %{k}2,0x3c00; {op}.rn.{t} %{k}0,%{k}1,%{k}2;"
         yield f"fma_{t}", "80", f"fma.rn.{t} %{k}0,%{k}1,%{k}2,%{k}3;"
         yield f"fma_relu_{t}", "80", f"fma.rn.relu.{t} %{k}0,%{k}1,%{k}2,%{k}3;"
-        for op in ["min", "max", "min.NaN", "max.xorsign.abs" if False else "max.NaN"]:
+        for op in ["min", "max", "min.NaN", "max.NaN"]:
             yield f"{op.replace('.', '_')}_{t}", "80", f"{op}.{t} %{k}0,%{k}1,%{k}2;"
         for op in ["neg", "abs"]:
             yield f"{op}_{t}", "80", f"{op}.{t} %{k}0,%{k}1;"
@@ -242,11 +245,11 @@ def other():
                              " mul.wide.u32 %q3,%r33,%r34; sad.u32 %r35,%r35,%r36,%r37; div.u32 %r38,%r38,%r39; abs.s32 %r40,%r40; min.s32 %r41,%r41,%r42;"
                              " add.u64 %q4,%q4,%q5; mul.hi.u32 %r43,%r44,%r45; dp2a.lo.s32.s32 %r46,%r46,%r47,%r48; vadd.s32.s32.s32 %r49,%r49,%r50;")
     yield "video", "80", "vabsdiff4.u32.u32.u32.add %r0,%r1,%r2,%r3;"
-    yield "warp", "80", ("shfl.sync.bfly.b32 %r0,%r1,1,31,-1; vote.sync.any.pred %p1,%p2,-1; vote.sync.ballot.b32 %r2,%p1,-1;"
-                         " match.any.sync.b32 %r3,%r4,-1; match.all.sync.b32 %r13|%p3,%r4,-1; redux.sync.add.s32 %r5,%r6,-1; activemask.b32 %r7; elect.sync %r8|%p3,-1;" if False else
-                         "shfl.sync.bfly.b32 %r0,%r1,1,31,-1; vote.sync.ballot.b32 %r2,%p1,-1; match.any.sync.b32 %r3,%r4,-1;"
-                         " match.all.sync.b32 %r13|%p3,%r4,-1; redux.sync.add.s32 %r5,%r6,-1; activemask.b32 %r7; bar.warp.sync -1;")
-    yield "elect", "90", "elect.sync %r8|%p3,-1; selp.b32 %r0,%r1,%r2,%p3; griddepcontrol.wait; griddepcontrol.launch_dependents; setmaxnreg.inc.sync.aligned.u32 64;" if False else "elect.sync %r8|%p3,-1; selp.b32 %r0,%r1,%r2,%p3; griddepcontrol.wait; griddepcontrol.launch_dependents;"
+    yield "warp", "80", ("shfl.sync.bfly.b32 %r0,%r1,1,31,-1; vote.sync.ballot.b32 %r2,%p1,-1;"
+                         " match.any.sync.b32 %r3,%r4,-1; match.all.sync.b32 %r13|%p3,%r4,-1;"
+                         " redux.sync.add.s32 %r5,%r6,-1; activemask.b32 %r7; bar.warp.sync -1;")
+    yield "elect", "90", ("elect.sync %r8|%p3,-1; selp.b32 %r0,%r1,%r2,%p3; griddepcontrol.wait;"
+                          " griddepcontrol.launch_dependents;")
     yield "cluster", "90", "barrier.cluster.arrive; barrier.cluster.wait; mapa.shared::cluster.u32 %r0,%r1,%r2; mov.u32 %r3,%cluster_ctarank;"
     yield "barriers", "80", "bar.arrive 1,64; bar.red.popc.u32 %r0,0,%p1; bar.sync 2,64; barrier.sync.aligned 0;"
     yield "fences", "80", "fence.sc.gpu; membar.sys; fence.acq_rel.cta; membar.cta;"
@@ -265,22 +268,33 @@ def kernels():
         yield from part()
 
 
-def ptx(name, arch, body):
-    """The text of one kernel: everything is loaded, the body runs, everything is stored."""
-    import re
+TYPES = {"h": ("b16", 2), "r": ("b32", 4), "f": ("f32", 4), "d": ("f64", 8), "q": ("b64", 8)}
+
+
+def ptx(name, body, constant=None):
+    """One kernel: everything is loaded, the body runs, everything is stored. `constant` 0 or 1: registers with an even
+    or odd number are parameters, which instructions can take from the constant bank or from uniform registers."""
     used = {}
     for k, n in re.findall(r"%([hrfdq])(\d+)", body):
         used.setdefault(k, set()).add(int(n))
-    types = {"h": ("b16", 2), "r": ("b32", 4), "f": ("f32", 4), "d": ("f64", 8), "q": ("b64", 8)}
-    load, store, at = [], [], 64
+    load, store, params, at = [], [], [".param .u64 p"], 64
     for k, ns in sorted(used.items()):
+        kind = TYPES[k][0]
         for n in sorted(ns):
-            load.append(f"ld.global.{types[k][0]} %{k}{n},[%in+{at}];")
-            store.append(f"st.global.{types[k][0]} [%in+{at + 4096}],%{k}{n};")
+            if constant is not None and n % 2 == constant:
+                params.append(f".param .{kind} p{k}{n}")
+                load.append(f"ld.param.{kind} %{k}{n},[p{k}{n}];")
+            else:
+                load.append(f"ld.global.{kind} %{k}{n},[%in+{at}];")
+            store.append(f"st.global.{kind} [%in+{at + 4096}],%{k}{n};")
             at += 8
-    version = "8.8"
-    return (f".version {version}\n.target sm_{arch}\n.address_size 64\n.visible .entry {name}(.param .u64 p)\n{{\n"
+    suffix = "" if constant is None else f"_c{constant}"
+    return (f".visible .entry {name}{suffix}({', '.join(params)})\n{{\n"
             ".reg .b16 %h<32>; .reg .b32 %r<64>; .reg .f32 %f<256>; .reg .f64 %d<32>; .reg .b64 %q<16>;\n"
             ".reg .pred %p<4>; .reg .b32 %t; .reg .b64 %in;\nld.param.u64 %in,[p];\n"
             "ld.global.b32 %t,[%in]; setp.ne.u32 %p1,%t,0; setp.ne.u32 %p2,%t,1; setp.ne.u32 %p3,%t,2;\n"
             + "\n".join(load) + "\n" + body + "\n" + "\n".join(store) + "\nret;\n}\n")
+
+
+def module(arch, texts):
+    return f".version 8.8\n.target sm_{arch}\n.address_size 64\n" + "".join(texts)
