@@ -191,7 +191,7 @@ CUresult stitch__drv_kernel_run(stitch__drv_context *ctx, const stitch__drv_kern
     stitch__drv_report_launch(ctx, op, &result, r ? r : fault, rc ? stitch_error_message(err) : "");
     stitch__sim_result_clear(&result);
     stitch_error_free(err);
-    if (fault && (!o->keep_going || rc))
+    if (fault && !o->keep_going)
         ctx->sticky = fault;
     return r;
 }

@@ -33,8 +33,9 @@ typedef struct stitch__sim_options {
     uint32_t sample_blocks;
     uint32_t max_reports;
     bool mma_fast;
-    /* A finding that ends a kernel on hardware makes the context fail from then on, as hardware does. Set: it is
-     * reported and nothing else happens, so that the steps that follow can still be checked. */
+    /* A finding that ends a kernel on hardware makes the context fail from then on, as hardware does; so does an end by
+     * deadline or cancellation. Set: it is reported and nothing else happens, so that the steps that follow can still
+     * be checked. */
     bool keep_going;
     const stitch_cancel *cancel; /* must outlive the context or the next call that replaces it */
     int64_t deadline_ns;         /* stitch__now_ns() clock */

@@ -16,14 +16,14 @@ static const struct {
 #undef ROW
 };
 
-/* A kernel that never ends is stopped by the verification's own deadline or cancellation. */
+/* Under the checkers, a kernel that never ends is stopped by the verification's own deadline or cancellation. */
 static CUresult set_options(stitch__verify *v, uint32_t flags, bool keep_going)
 {
     stitch__sim_set_options_fn set;
     stitch__sim_options options = {.flags = flags,
                                    .keep_going = keep_going,
-                                   .cancel = v->scope.cancel,
-                                   .deadline_ns = v->scope.deadline_ns};
+                                   .cancel = keep_going ? v->scope.cancel : NULL,
+                                   .deadline_ns = keep_going ? v->scope.deadline_ns : 0};
     memcpy(&set, &v->dev->drv->sim_set_options, sizeof(set));
     return set ? set(&options) : CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -233,13 +233,4 @@ int stitch__stage_simulate(stitch__verify *v, stitch_error **err)
     /* What follows was checked: only what hardware finds as well. */
     (void)set_options(v, v->report->failed_stage ? STITCH__SIM_CHECK_ALL : STITCH__SIM_CHECK_BOUNDS, false);
     return rc;
-}
-
-void stitch__simulate_end(stitch__verify *v)
-{
-    stitch__sim_set_options_fn set;
-    const stitch__sim_options options = {.flags = STITCH__SIM_CHECK_BOUNDS}; /* without what ends with the call */
-    memcpy(&set, &v->dev->drv->sim_set_options, sizeof(set));
-    if (set)
-        (void)set(&options);
 }

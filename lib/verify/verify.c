@@ -290,8 +290,6 @@ static int verify_entered(stitch__verify *v, stitch_error **err)
     if (!rc)
         rc = run_stages(v, err);
     stitch__warm_join(v);
-    if (v->dev && v->dev->info.simulated)
-        stitch__simulate_end(v);
     stitch__sets_close(v);
     return rc;
 }

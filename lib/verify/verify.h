@@ -296,8 +296,6 @@ bool stitch__wants_worker(const stitch__verify *v);
 int stitch__stage_validate(stitch__verify *v, stitch_error **err);
 int stitch__stage_compile(stitch__verify *v, stitch_error **err);
 int stitch__stage_simulate(stitch__verify *v, stitch_error **err);
-/* A simulated device forgets the verification's cancellation and deadline. */
-void stitch__simulate_end(stitch__verify *v);
 int stitch__stage_load(stitch__verify *v, stitch_error **err);
 int stitch__stage_prepare(stitch__verify *v, stitch_error **err);
 int stitch__stage_correct(stitch__verify *v, stitch_error **err);
