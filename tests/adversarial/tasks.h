@@ -28,11 +28,11 @@
 
 /* ---- y = x w, rows of x times columns of w ---- */
 
-#define PRODUCT_DOC                                                                                                    \
+#define PRODUCT_DOC(tolerance)                                                                                         \
     "\"name\":\"product\",\"dims\":{\"M\":16,\"N\":32,\"K\":64},\"inputs\":[" TENSOR(                                  \
         "x", "\"M\",\"K\"") "],"                                                                                       \
                             "\"weights\":[" TENSOR("w", "\"K\",\"N\"") "],\"outputs\":[" TENSOR(                       \
-                                "y", "\"M\",\"N\"") "]," TOLERANCE("1e-4")
+                                "y", "\"M\",\"N\"") "]," TOLERANCE(tolerance)
 #define PRODUCT_STEP                                                                                                   \
     "{\"kernel\":\"k\",\"grid\":[\"M\"],\"block\":[\"N\"],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"},{\"i32\":\"K\"}" \
     "]}"
