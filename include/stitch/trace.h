@@ -16,8 +16,9 @@
  * has CUPTI (an active PyTorch profiler, nsys, ncu, cuda-gdb, compute-sanitizer), stitch_trace_begin() says so, returns
  * STITCH_E_BUSY and changes nothing. The other way round, such a tool cannot start while a trace runs.
  *
- * Cost: about 2 microseconds a kernel launch while a trace runs, nothing before the first one. CUPTI stays loaded after
- * it, without a subscriber and with every record kind switched off. `tests/bench/bench_trace` measures the cost.
+ * Cost: about 2 microseconds a kernel launch while a trace runs (H200, CUDA 13.0), nothing before the first one. CUPTI
+ * stays loaded after it, without a subscriber and with every record kind switched off. `tests/bench/bench_trace`
+ * measures both, and what beginning and ending take.
  */
 #ifndef STITCH_TRACE_H
 #define STITCH_TRACE_H
@@ -74,8 +75,8 @@ typedef struct stitch_trace_options {
 STITCH_API int stitch_trace_options_init(stitch_trace_options *options, size_t struct_size);
 
 /**
- * Starts to record the GPU work of the whole process. The first call loads CUPTI (some 10 ms to 100 ms), later ones
- * take less than a millisecond. STITCH_E_BUSY: a trace runs already, or another tool holds CUPTI. STITCH_E_NO_LIBRARY:
+ * Starts to record the GPU work of the whole process. The first call loads CUPTI: the one that the process has already
+ * loaded, if there is one. STITCH_E_BUSY: a trace runs already, or another tool holds CUPTI. STITCH_E_NO_LIBRARY:
  * no CUPTI, or one that must not be used (older than 12.4, or 13.0 without its first update, which can hang).
  * STITCH_E_UNSUPPORTED: the device is simulated, or may not be traced here. Options may be NULL. @since 0.1.0
  */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Function tables of the driver, NVRTC, cuBLASLt and CUPTI, filled by name from whatever the loader opened, from a host's
- * get_proc, or from the simulator.
+ * Function tables of the driver, NVRTC, cuBLASLt and CUPTI, filled by name from whatever the loader opened, from a
+ * host's get_proc, or from the simulator.
  */
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #include "cuda/internal.h"
 
@@ -264,13 +265,32 @@ int stitch__cupti_bind(const stitch_context *ctx, stitch_get_proc_fn get_proc, v
     return STITCH_OK;
 }
 
+/* The CUPTI that the process has loaded (PyTorch does): a second one, of another version, could not work beside it. */
+static void *cupti_in_process(const stitch_context *ctx, char **path)
+{
+    const stitch__library *library = &stitch__library_cupti;
+    const char *override = getenv(library->variable);
+    Dl_info info;
+    if (override && *override)
+        return NULL;
+    for (size_t i = 0; library->names[i]; i++) {
+        void *handle = dlopen(library->names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+        void *address = handle ? dlsym(handle, "cuptiGetVersion") : NULL;
+        if (!address)
+            continue;
+        *path = stitch__strdup(ctx, dladdr(address, &info) && info.dli_fname ? info.dli_fname : library->names[i]);
+        return handle;
+    }
+    return NULL;
+}
+
 int stitch__cupti_open(stitch__cuda *cuda, stitch__buf *tried, stitch_error **err)
 {
-    void *handle = NULL;
     char *path = NULL;
     if (cuda->cupti_ready)
         return STITCH_OK;
-    int rc = stitch__library_open(cuda->ctx, &stitch__library_cupti, &handle, &path, tried, err);
+    void *handle = cupti_in_process(cuda->ctx, &path);
+    int rc = handle ? STITCH_OK : stitch__library_open(cuda->ctx, &stitch__library_cupti, &handle, &path, tried, err);
     if (rc)
         return rc;
     char *where = stitch__arena_strdup(&cuda->arena, path);

@@ -6,7 +6,7 @@
  * once, would otherwise never get one.
  * - CONCURRENT_KERNEL, not KERNEL (serialises, no times in graphs) and never GRAPH_TRACE (has crashed).
  * - No cuptiFinalize: it races with launches and has crashed with graphs.
- * - A buffer request is always answered: without one, CUPTI before 12.9 can crash.
+ * - A buffer request is answered even where memory has run out, from a spare one: CUPTI before 12.9 can crash without.
  */
 #include <pthread.h>
 

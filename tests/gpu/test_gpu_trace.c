@@ -509,6 +509,15 @@ TEST(steps_of_a_program)
     }
 }
 
+TEST(simulated_devices_have_no_timeline)
+{
+    need_device();
+    if (!device.simulated)
+        SKIP("the device is real");
+    CHECK_ERR(stitch_trace_begin(ctx, NULL, &trace, &err), STITCH_E_UNSUPPORTED, "simulated");
+    CHECK(!trace);
+}
+
 /* ---- a thousand cycles ---- */
 
 static long resident_kb(void)
@@ -594,5 +603,5 @@ TEST(perfetto_json_of_real_work)
 
 TEST_MAIN(RUN(launches_are_counted), RUN(the_occupancy_is_the_drivers), RUN(nodes_of_graphs), RUN(copies_and_fills),
           RUN(gaps_have_causes), RUN(work_that_overlaps_counts_once), RUN(busy_time_of_a_region), RUN(threads),
-          RUN(what_a_program_launches), RUN(steps_of_a_program), RUN(perfetto_json_of_real_work),
-          RUN(a_thousand_compile_trace_unload_cycles))
+          RUN(what_a_program_launches), RUN(steps_of_a_program), RUN(simulated_devices_have_no_timeline),
+          RUN(perfetto_json_of_real_work), RUN(a_thousand_compile_trace_unload_cycles))
