@@ -10,12 +10,13 @@
 
 /* ---- collecting ---- */
 
-/* Names from hostile files go into reports: they are made UTF-8 here. NULL: out of memory. */
+/* Names from hostile files go into reports: no more than printable ASCII, which is what names in PTX are made of. NULL:
+ * out of memory. */
 static const char *keep_name(stitch__scan *scan, const char *name, size_t len, size_t max)
 {
     char *kept = stitch__arena_strndup(&scan->arena, name, len < max ? len : max);
-    for (char *p = kept && !stitch__utf8_valid(kept, strlen(kept)) ? kept : NULL; p && *p; p++)
-        *p = (unsigned char)*p < 0x80 ? *p : '?';
+    for (char *p = kept; p && *p; p++)
+        *p = *p > ' ' && *p < 0x7f ? *p : '?';
     return kept;
 }
 

@@ -10,7 +10,7 @@
 
 #include "verify/scan.h"
 
-enum { MAX_TOKENS = 256, MAX_PASSES = 32, MAX_FOLLOWED = 64 };
+enum { MAX_TOKENS = 256, MAX_PASSES = 16, MAX_FOLLOWED = 64 };
 
 typedef struct token {
     const char *s;
@@ -377,10 +377,11 @@ static bool grow(reader *r)
 
 static uint64_t mask_of(const reader *r, token function, token name)
 {
-    const stitch__scan_global *g = stitch__scan_find_global(r->scan, name.s, name.len);
-    size_t index = g ? (size_t)(g - r->scan->globals) : MAX_FOLLOWED;
-    if (index < MAX_FOLLOWED)
-        return (uint64_t)1 << index;
+    bool variable = *name.s != '%' && is_word(*name.s); /* registers are many, and looked up below */
+    for (size_t i = 0; variable && i < r->scan->global_count && i < MAX_FOLLOWED; i++) {
+        if (is(name, r->scan->globals[i].name))
+            return (uint64_t)1 << i;
+    }
     return r->holder_cap ? slot_of(r->holders, r->holder_cap, function, name)->mask : 0;
 }
 

@@ -213,6 +213,7 @@ def other():
         yield f"atoms_{op.replace('.', '_')}", "80", f"atom.shared.{op} %{k}3,[%r0],%{k}4;"
     yield "atom_cas", "80", "atom.global.cas.b32 %r0,[%q0],%r1,%r2; atom.shared.cas.b32 %r3,[%r4],%r1,%r2;"
     yield "atom_exch_generic", "80", "atom.exch.b32 %r0,[%q0],%r1; red.add.u32 [%q1],%r2;"
+    yield "atom_cas_generic", "80", "atom.cas.b32 %r0,[%q0],%r1,%r2; atom.cas.b64 %q2,[%q1],%q3,%q4;"
     yield "red_v4", "90", "red.global.v4.f32.add [%q0],{%f0,%f1,%f2,%f3};"
     yield "bulk_store", "90", "cp.async.bulk.global.shared::cta.bulk_group [%q0],[%r0],%r1; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
     yield "bulk_load", "90", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r0],[%q0],%r1,[%r2];"
