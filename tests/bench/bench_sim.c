@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * How fast the simulator's core is: lane-instructions a second, checked (all checks) and unchecked, for kernels of
- * different habits; a layer norm from CUDA C++ to its checked result; and decoding a kernel of 10,000 instructions. No
- * GPU is needed, NVRTC is.
+ * different habits (gemm: tiles of 16 x 16 in shared memory, a warp reads two rows; gemm32: of 32 x 32; strided: every
+ * access of a lane 132 bytes from its neighbour's); a layer norm from CUDA C++ to its checked result; and decoding a
+ * kernel of 10,000 instructions. No GPU is needed, NVRTC is.
  *
  * usage: bench_sim [THREADS] [SAMPLES] [NAME]     (default 1 host thread, 9 samples, everything; NAME: one kernel,
- * "layer_norm" or "decode"). Medians with the fastest and slowest. Rates on one thread are of the processor time that
- * the process took, which other work on the machine disturbs least; everything else is of the time that passed.
+ * "layer_norm" or "decode"). Medians with the fastest and slowest. On one thread the processor time of the process is
+ * measured, which other work on the machine disturbs least; on several, the time that passes.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,7 +19,15 @@
 
 #include "sim/sim.h"
 
-enum { MAX_SAMPLES = 99, ELEMENTS = 1 << 20, EDGE = 256, ROWS = 256, COLUMNS = 768, LONG_KERNEL = 10000 };
+enum {
+    MAX_SAMPLES = 99,
+    ELEMENTS = 1 << 20,
+    PART = 1 << 18,
+    EDGE = 256,
+    ROWS = 256,
+    COLUMNS = 768,
+    LONG_KERNEL = 10000
+};
 
 static const char source[] =
     "extern \"C\" __global__ void elementwise(const float *a, const float *b, float *c, int n)\n"
@@ -45,6 +54,21 @@ static const char source[] =
     "        y[threadIdx.y][threadIdx.x] = b[(k + threadIdx.y) * n + column];\n"
     "        __syncthreads();\n"
     "        for (int j = 0; j < 16; j++)\n"
+    "            sum += x[threadIdx.y][j] * y[j][threadIdx.x];\n"
+    "        __syncthreads();\n"
+    "    }\n"
+    "    c[row * n + column] = sum;\n"
+    "}\n"
+    "extern \"C\" __global__ void gemm32(const float *a, const float *b, float *c, int n)\n"
+    "{\n"
+    "    __shared__ float x[32][32], y[32][32];\n"
+    "    int row = blockIdx.y * 32 + threadIdx.y, column = blockIdx.x * 32 + threadIdx.x;\n"
+    "    float sum = 0;\n"
+    "    for (int k = 0; k < n; k += 32) {\n"
+    "        x[threadIdx.y][threadIdx.x] = a[row * n + k + threadIdx.x];\n"
+    "        y[threadIdx.y][threadIdx.x] = b[(k + threadIdx.y) * n + column];\n"
+    "        __syncthreads();\n"
+    "        for (int j = 0; j < 32; j++)\n"
     "            sum += x[threadIdx.y][j] * y[j][threadIdx.x];\n"
     "        __syncthreads();\n"
     "    }\n"
@@ -100,11 +124,6 @@ static double clock_ms(clockid_t clock)
     struct timespec t;
     clock_gettime(clock, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-static double now_ms(void)
-{
-    return clock_ms(CLOCK_MONOTONIC);
 }
 
 static bool wanted(const bench *b, const char *name)
@@ -200,8 +219,9 @@ static uint64_t launch(const bench *b, const stitch__sim_module *m, const char *
     return lanes;
 }
 
-static void measure_kernel(const bench *b, const stitch__sim_module *m, const char *kernel, const uint32_t grid[2],
-                           const uint32_t block[2], int n)
+/* `what`: a word on the size. */
+static void measure_kernel(const bench *b, const stitch__sim_module *m, const char *kernel, const char *what,
+                           const uint32_t grid[2], const uint32_t block[2], int n)
 {
     clockid_t clock = b->threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
     for (int checked = 1; checked >= 0 && wanted(b, kernel); checked--) {
@@ -214,7 +234,7 @@ static void measure_kernel(const bench *b, const stitch__sim_module *m, const ch
             uint64_t lanes = launch(b, m, kernel, grid, block, n, flags);
             rate[i] = (double)lanes / (clock_ms(clock) - t) / 1e6;
         }
-        snprintf(name, sizeof(name), "%s, %s", kernel, checked ? "checked" : "unchecked");
+        snprintf(name, sizeof(name), "%s, %s, %s", kernel, what, checked ? "checked" : "unchecked");
         print(name, rate, b->samples, "G lane-instructions/s");
     }
 }
@@ -222,13 +242,14 @@ static void measure_kernel(const bench *b, const stitch__sim_module *m, const ch
 static void measure_layer_norm(const bench *b)
 {
     double all[MAX_SAMPLES], run[MAX_SAMPLES];
+    clockid_t clock = b->threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
     for (int i = -1; i < b->samples; i++) { /* the first one opens NVRTC */
-        double start = now_ms();
+        double start = clock_ms(clock);
         stitch__sim_module *m = load(b, layer_norm);
-        double loaded = now_ms();
+        double loaded = clock_ms(clock);
         launch(b, m, "layer_norm", (const uint32_t[2]){ROWS, 1}, (const uint32_t[2]){256, 1}, COLUMNS,
                STITCH__SIM_CHECK_ALL);
-        double end = now_ms();
+        double end = clock_ms(clock);
         stitch__sim_module_free(m);
         if (i >= 0) {
             all[i] = end - start;
@@ -245,6 +266,7 @@ static void measure_decode(const bench *b)
     size_t capacity = (size_t)LONG_KERNEL * 64 + 1024, used;
     char *text = malloc(capacity);
     double ms[MAX_SAMPLES];
+    clockid_t clock = b->threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
     if (!text)
         exit(1);
     used = (size_t)snprintf(text, capacity,
@@ -272,9 +294,9 @@ static void measure_decode(const bench *b)
     for (int i = 0; i < b->samples; i++) {
         stitch__sim_module *m = NULL;
         stitch_error *err = NULL;
-        double t = now_ms();
+        double t = clock_ms(clock);
         check(stitch__sim_module_load(&m, b->ctx, text, used, NULL, &err), "load", err);
-        ms[i] = now_ms() - t;
+        ms[i] = clock_ms(clock) - t;
         const stitch__sim_function *f = stitch__sim_module_find(m, "k");
         if (!f || stitch__sim_function_info_get(f)->refusal)
             exit(1);
@@ -297,12 +319,15 @@ int main(int argc, char **argv)
     b.b = floats(&b, "b");
     b.c = floats(&b, "c");
     stitch__sim_module *m = load(&b, source);
-    const uint32_t wide[2] = {ELEMENTS / 256, 1}, line[2] = {256, 1}, tiles[2] = {EDGE / 16, EDGE / 16},
-                   square[2] = {16, 16};
+    const uint32_t wide[2] = {ELEMENTS / 256, 1}, part[2] = {PART / 256, 1}, line[2] = {256, 1},
+                   tiles[2] = {EDGE / 16, EDGE / 16}, square[2] = {16, 16}, tiles32[2] = {EDGE / 32, EDGE / 32},
+                   square32[2] = {32, 32};
     printf("%u host thread%s\n", b.threads, b.threads == 1 ? "" : "s");
-    measure_kernel(&b, m, "elementwise", wide, line, ELEMENTS);
-    measure_kernel(&b, m, "gemm", tiles, square, EDGE);
-    measure_kernel(&b, m, "strided", wide, line, ELEMENTS);
+    measure_kernel(&b, m, "elementwise", "2^20", wide, line, ELEMENTS);
+    measure_kernel(&b, m, "gemm", "256^3", tiles, square, EDGE);
+    measure_kernel(&b, m, "gemm32", "256^3", tiles32, square32, EDGE);
+    measure_kernel(&b, m, "strided", "2^18", part, line, PART);
+    measure_kernel(&b, m, "strided", "2^20", wide, line, ELEMENTS);
     if (wanted(&b, "layer_norm"))
         measure_layer_norm(&b);
     if (wanted(&b, "decode"))
