@@ -142,6 +142,18 @@ static size_t put_findings(stitch__buf *b, const stitch__verify *v, const stitch
     return count;
 }
 
+/* The reference's weights are the same memory here: a program that writes them must not get any further. */
+static int check_unchanged(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
+{
+    size_t changed = SIZE_MAX;
+    int rc = stitch__find_changed(v, true, &changed, err);
+    if (!rc && changed != SIZE_MAX)
+        *code =
+            stitch__err(v->ctx, why, STITCH_E_VALIDATE, "the program changed its %s %s, which it may only read",
+                        v->infos[changed].role == STITCH_TENSOR_WEIGHT ? "weight" : "input", v->infos[changed].name);
+    return rc;
+}
+
 /* Load, prepare and one run. *code: a call that failed by itself. */
 static int run_once(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
 {
@@ -154,7 +166,7 @@ static int run_once(stitch__verify *v, int *code, stitch_error **why, stitch_err
     if (!rc)
         rc = stitch__clear_states(v, v->first, err);
     if (!rc)
-        rc = stitch__stream_wait(v->dev, v->stream, &v->scope, "filling inputs", err);
+        rc = stitch__hash_tensors(v, true, err); /* waits for them */
     if (!rc)
         rc = stitch__runner_open(v->task, v->program, v->dev, &options, &v->runner, err);
     if (rc)
@@ -168,6 +180,8 @@ static int run_once(stitch__verify *v, int *code, stitch_error **why, stitch_err
         rc = v->candidate.ops->prepare(v->runner, &v->scope, &facts, code, why, err);
     if (!rc && !*code)
         rc = v->candidate.ops->run(v->runner, &v->scope, &run, code, why, err);
+    if (!rc && !*code && !stitch__scope_ended(&v->scope))
+        rc = check_unchanged(v, code, why, err);
     if (!stitch__abandoned(v)) { /* the stages that follow begin afresh */
         stitch__runner_close(v->runner);
         v->candidate = (stitch__candidate){NULL, NULL};

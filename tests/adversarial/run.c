@@ -3,7 +3,10 @@
  * Plays every trick of the table (tricks.c) and its honest twin on the verifier: the trick must be caught at the stage
  * and for the reason that the table names, the twin must pass. Each row has a process of its own, for some cost theirs.
  *
- * usage: adversarial [--markdown] [ROW...]     prints TAP, or a table; device: STITCH_TEST_DEVICE, else "auto"
+ * usage: adversarial [--markdown] [--worker | --here] [ROW...]
+ *
+ * Prints TAP, or a table. The device is STITCH_TEST_DEVICE, else "auto"; programs run where the library's default is,
+ * in a worker, or in this process.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -28,6 +31,8 @@ typedef struct verdict {
     size_t majors;
 } verdict;
 
+static int where = STITCH_VERIFY_AUTO;
+
 /* ---- one verification -------------------------------------------------------------------------------------------- */
 
 static stitch_verify_options options_of(const trick *t)
@@ -37,6 +42,7 @@ static stitch_verify_options options_of(const trick *t)
     o.iterations = t->limit == LIMIT_TIME ? 60 : 12;
     o.warmup = 2;
     o.timeout_ms = t->timeout_ms;
+    o.where = where;
     return o;
 }
 
@@ -218,16 +224,21 @@ static void play(const trick *t, outcome *o)
     snprintf(o->device, sizeof(o->device), "%s", device.name);
     if (device.simulated && t->where == REAL)
         SKIP("its effect needs a real GPU");
-    if (!device.simulated && t->where == GUARDS)
-        SKIP("needs guard pages");
     twin = judge(t, twin_task, t->twin_source ? t->twin_source : t->source, t->twin_plan ? t->twin_plan : t->plan);
     check_twin(t, &twin, o);
+    if (!device.simulated && t->where == GUARDS && !twin.s.isolated)
+        SKIP("needs the guard pages that a worker has");
     if (o->status == OK) {
         source = with_limit(t, &twin);
         v = judge(t, t->task, source, t->plan);
         check_trick(t, &v, &twin, o);
         free(source);
         drop(&v);
+    }
+    if (o->status == OK && t->where == WORKER && (device.simulated || twin.s.isolated)) {
+        drop(&twin); /* this process and its context are as they were */
+        twin = judge(t, twin_task, t->twin_source ? t->twin_source : t->source, t->plan);
+        check_twin(t, &twin, o);
     }
     drop(&twin);
 }
@@ -303,9 +314,15 @@ static bool wanted(int row, int argc, char **argv)
 int main(int argc, char **argv)
 {
     static outcome o;
-    bool markdown = argc > 1 && strcmp(argv[1], "--markdown") == 0;
+    bool markdown = false;
     size_t number = 0, failed = 0, skipped = 0, count = 0;
 
+    for (int i = 1; i < argc; i++) {
+        markdown |= strcmp(argv[i], "--markdown") == 0;
+        where = strcmp(argv[i], "--worker") == 0 ? STITCH_VERIFY_WORKER
+                : strcmp(argv[i], "--here") == 0 ? STITCH_VERIFY_HERE
+                                                 : where;
+    }
     for (size_t i = 0; i < trick_count; i++)
         count += wanted(tricks[i].row, argc, argv);
     if (markdown)
