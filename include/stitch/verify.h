@@ -51,6 +51,12 @@ typedef enum stitch_verify_where {
     STITCH_VERIFY_WORKER = 2, /**< in a worker process, or not at all */
 } stitch_verify_where;
 
+/** Whether a program is checked by the simulator before it runs on a GPU. @since 0.1.0 */
+typedef enum stitch_verify_simulate {
+    STITCH_SIMULATE_AUTO = 0, /**< at the task's reduced dims, where it has them; takes up to 20 s */
+    STITCH_SIMULATE_NEVER = 1,
+} stitch_verify_simulate;
+
 typedef struct stitch_verify_options {
     size_t struct_size;
     int32_t trials;     /**< correctness trials with fresh inputs; 0: 5, 2 on a simulated device */
@@ -71,7 +77,7 @@ typedef struct stitch_verify_options {
     const stitch_cancel *cancel;
     int64_t timeout_ms; /**< of the whole call; 0: 10 min */
     int32_t where;      /**< stitch_verify_where */
-    int32_t reserved;   /**< 0 */
+    int32_t simulate;   /**< stitch_verify_simulate */
 } stitch_verify_options;
 
 #define STITCH_VERIFY_OPTIONS_INIT                                                                                     \

@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stage simulate: on a simulated device, one run under all of the simulator's checkers.
+ * Stage simulate: one run under all of the simulator's checkers, in memory of its own; on a GPU it comes first, at the
+ * task's reduced dims, on a simulated device of the same architecture.
  */
 #include "verify/verify.h"
 
 #include "sim/sim_ext.h"
 
 #define MAX_FINDINGS 20
+#define BESIDE_MS    20000 /* for a simulation beside a GPU; it is given up without blame then */
+
+typedef struct simulation {
+    stitch__verify *v;
+    stitch__device *dev; /* a simulated one */
+    stitch__scope scope;
+    stitch_context *own; /* of the device, where it is not the verification's; NULL */
+    stitch__runner *runner;
+} simulation;
 
 static const struct {
     const char *word, *text;
@@ -17,29 +27,29 @@ static const struct {
 };
 
 /* Under the checkers, a kernel that never ends is stopped by the verification's own deadline or cancellation. */
-static CUresult set_options(stitch__verify *v, uint32_t flags, bool keep_going)
+static CUresult set_options(const simulation *s, uint32_t flags, bool keep_going)
 {
     stitch__sim_set_options_fn set;
     stitch__sim_options options = {.flags = flags,
                                    .keep_going = keep_going,
-                                   .cancel = keep_going ? v->scope.cancel : NULL,
-                                   .deadline_ns = keep_going ? v->scope.deadline_ns : 0};
-    memcpy(&set, &v->dev->drv->sim_set_options, sizeof(set));
+                                   .cancel = keep_going ? s->scope.cancel : NULL,
+                                   .deadline_ns = keep_going ? s->scope.deadline_ns : 0};
+    memcpy(&set, &s->dev->drv->sim_set_options, sizeof(set));
     return set ? set(&options) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static stitch__sim_reports *take_reports(stitch__verify *v)
+static stitch__sim_reports *take_reports(const simulation *s)
 {
     stitch__sim_take_reports_fn take;
     stitch__sim_reports *reports = NULL;
-    memcpy(&take, &v->dev->drv->sim_take_reports, sizeof(take));
+    memcpy(&take, &s->dev->drv->sim_take_reports, sizeof(take));
     return take && take(&reports) == CUDA_SUCCESS ? reports : NULL;
 }
 
-static void free_reports(stitch__verify *v, stitch__sim_reports *reports)
+static void free_reports(const simulation *s, stitch__sim_reports *reports)
 {
     stitch__sim_free_reports_fn release;
-    memcpy(&release, &v->dev->drv->sim_free_reports, sizeof(release));
+    memcpy(&release, &s->dev->drv->sim_free_reports, sizeof(release));
     if (release && reports)
         release(reports);
 }
@@ -142,68 +152,93 @@ static size_t put_findings(stitch__buf *b, const stitch__verify *v, const stitch
     return count;
 }
 
-/* The reference's weights are the same memory here: a program that writes them must not get any further. */
-static int check_unchanged(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
+static int changed_tensor(simulation *s, const uint64_t *before, int *code, stitch_error **why, stitch_error **err)
 {
-    size_t changed = SIZE_MAX;
-    int rc = stitch__find_changed(v, true, &changed, err);
-    if (!rc && changed != SIZE_MAX)
-        *code =
-            stitch__err(v->ctx, why, STITCH_E_VALIDATE, "the program changed its %s %s, which it may only read",
-                        v->infos[changed].role == STITCH_TENSOR_WEIGHT ? "weight" : "input", v->infos[changed].name);
+    stitch__verify *v = s->v;
+    uint64_t *after = stitch__calloc(v->ctx, v->count + 1, sizeof(*after));
+    int rc = after ? STITCH_OK : stitch__err_nomem(v->ctx, err);
+
+    if (!rc)
+        rc = stitch__runner_candidate(s->runner).ops->hash(s->runner, &s->scope, 1, true, after, err);
+    for (size_t i = 0; !rc && !*code && i < v->count; i++)
+        if (before[i] != after[i])
+            *code = stitch__err(v->ctx, why, STITCH_E_VALIDATE, "the program changed its %s %s, which it may only read",
+                                v->infos[i].role == STITCH_TENSOR_WEIGHT ? "weight" : "input", v->infos[i].name);
+    stitch_free(after);
     return rc;
 }
 
-/* Load, prepare and one run. *code: a call that failed by itself. */
-static int run_once(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
+/* Load, prepare and one run under the checkers. *code: a call that failed by itself. */
+static int run_checked(simulation *s, const uint64_t *hashes, int *code, stitch_error **why, stitch_error **err)
 {
-    stitch__runner_options options = {v->options.ops, v->options.op_count, {v->first, v->again}, v->stream};
+    const stitch__candidate_ops *ops = stitch__runner_candidate(s->runner).ops;
     const stitch__load how = {.poison = -1}; /* the checker knows what nothing has written */
     stitch__run run = STITCH__RUN_INIT;
     stitch__prepared facts;
-    int rc = stitch__fill_inputs(v, stitch__seed_derive(v->options.seed, STITCH__SEED_TRIAL, 0), NULL, err);
+    int rc = ops->load(s->runner, &s->scope, &how, code, why, err);
 
-    if (!rc)
-        rc = stitch__clear_states(v, v->first, err);
-    if (!rc)
-        rc = stitch__hash_tensors(v, true, err); /* waits for them */
-    if (!rc)
-        rc = stitch__runner_open(v->task, v->program, v->dev, &options, &v->runner, err);
+    if (!rc && !*code)
+        rc = ops->prepare(s->runner, &s->scope, &facts, code, why, err);
+    if (!rc && !*code)
+        rc = ops->run(s->runner, &s->scope, &run, code, why, err);
+    if (!rc && !*code && !stitch__scope_ended(&s->scope))
+        rc = changed_tensor(s, hashes, code, why, err);
+    return rc;
+}
+
+/* Everything with the device entered. */
+static int simulate(simulation *s, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__verify *v = s->v;
+    const stitch__runner_options options = {v->options.ops, v->options.op_count, {NULL, NULL}, NULL};
+    uint64_t *hashes = stitch__calloc(v->ctx, v->count + 1, sizeof(*hashes));
+    uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_TRIAL, 0);
+    int rc = hashes ? stitch__runner_open(v->task, v->program, s->dev, &options, &s->runner, err)
+                    : stitch__err_nomem(v->ctx, err);
+    const stitch__candidate_ops *ops;
+
     if (rc)
-        return rc;
-    v->candidate = stitch__runner_candidate(v->runner);
-    free_reports(v, take_reports(v)); /* of whatever ran before */
-    if (set_options(v, STITCH__SIM_CHECK_ALL, true) != CUDA_SUCCESS)
-        return stitch__err(v->ctx, err, STITCH_E_UNSUPPORTED, "the simulated device does not take options");
-    rc = v->candidate.ops->load(v->runner, &v->scope, &how, code, why, err);
-    if (!rc && !*code)
-        rc = v->candidate.ops->prepare(v->runner, &v->scope, &facts, code, why, err);
-    if (!rc && !*code)
-        rc = v->candidate.ops->run(v->runner, &v->scope, &run, code, why, err);
-    if (!rc && !*code && !stitch__scope_ended(&v->scope))
-        rc = check_unchanged(v, code, why, err);
-    if (!stitch__abandoned(v)) { /* the stages that follow begin afresh */
-        stitch__runner_close(v->runner);
-        v->candidate = (stitch__candidate){NULL, NULL};
-        v->runner = NULL;
-    }
+        goto out;
+    ops = stitch__runner_candidate(s->runner).ops;
+    rc = ops->fill_weights(s->runner, &s->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_WEIGHTS, 0), err);
+    if (!rc)
+        rc = ops->fill_inputs(s->runner, &s->scope, seed, NULL, err);
+    if (!rc)
+        rc = ops->clear_states(s->runner, &s->scope, 0, err);
+    if (!rc)
+        rc = ops->hash(s->runner, &s->scope, 1, true, hashes, err); /* waits for them */
+    if (rc)
+        goto out;
+    free_reports(s, take_reports(s)); /* of whatever ran before */
+    if (set_options(s, STITCH__SIM_CHECK_ALL, true) != CUDA_SUCCESS)
+        rc = stitch__err(v->ctx, err, STITCH_E_UNSUPPORTED, "the simulated device does not take options");
+    else
+        rc = run_checked(s, hashes, code, why, err);
+out:
+    stitch_free(hashes);
     return rc;
 }
 
 /* The time was over while it ran: what the simulator says of the kernel that it stopped is no finding of its own. */
-static int judge_time(stitch__verify *v, stitch_error **err)
+static int judge_time(simulation *s, stitch_error **err)
 {
+    stitch__verify *v = s->v;
     stitch_error *why = NULL;
     int code = stitch__scope_check(&v->scope, "simulating the program", &why);
 
-    free_reports(v, take_reports(v));
+    if (!code) { /* only the time that a simulation beside a GPU may take */
+        stitch_error_free(why);
+        return stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED,
+                                 "given up after 20 s: smaller reduced dims would help", err);
+    }
     stitch__err_prefix(&why, "the program did not end in time: ");
     return stitch__stage_judge(v, STITCH_STAGE_SIMULATE, code, &why, err); /* cancellation is handed on */
 }
 
-static int judge_findings(stitch__verify *v, int code, stitch_error **why, stitch_error **err)
+static int judge_findings(simulation *s, int code, stitch_error **why, stitch_error **err)
 {
-    stitch__sim_reports *reports = take_reports(v);
+    stitch__verify *v = s->v;
+    stitch__sim_reports *reports = take_reports(s);
     stitch__buf b;
     char *text = NULL;
     size_t count;
@@ -211,7 +246,7 @@ static int judge_findings(stitch__verify *v, int code, stitch_error **why, stitc
 
     stitch__buf_init(&b, v->ctx);
     count = put_findings(&b, v, reports);
-    free_reports(v, reports);
+    free_reports(s, reports);
     text = stitch__buf_take(&b, NULL);
     if (!text)
         return stitch__err_nomem(v->ctx, err);
@@ -223,28 +258,113 @@ static int judge_findings(stitch__verify *v, int code, stitch_error **why, stitc
                                (int)(line < 1000 ? line : 1000), text);
     }
     stitch_free(text);
+    if (!rc && s->own && code == STITCH_E_UNSUPPORTED) { /* the GPU can what the simulator cannot */
+        stitch__zero_free(v->report->findings);
+        rc = stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED, stitch_error_message(*why), err);
+        stitch_error_free(*why);
+        *why = NULL;
+        return rc;
+    }
     return rc ? rc : stitch__stage_judge(v, STITCH_STAGE_SIMULATE, code, why, err);
+}
+
+static int run_entered(simulation *s, stitch_error **err)
+{
+    stitch__verify *v = s->v;
+    stitch_error *why = NULL;
+    int code = STITCH_OK, rc = simulate(s, &code, &why, err);
+
+    if (!rc && stitch__scope_ended(&s->scope))
+        rc = judge_time(s, err);
+    else if (!rc)
+        rc = judge_findings(s, code, &why, err);
+    free_reports(s, take_reports(s));
+    stitch_error_free(why);
+    stitch__runner_close(s->runner); /* the stages that follow begin afresh */
+    s->runner = NULL;
+    /* What follows was checked: only what hardware finds as well. */
+    (void)set_options(s, v->report->failed_stage ? STITCH__SIM_CHECK_ALL : STITCH__SIM_CHECK_BOUNDS, false);
+    return rc;
+}
+
+/* ---- beside a GPU ------------------------------------------------------------------------------------------------ */
+
+static int open_beside(simulation *s, stitch_error **err)
+{
+    stitch__verify *v = s->v;
+    stitch_context_options options = *stitch__context_options(v->ctx);
+    char device[64];
+    int rc;
+
+    snprintf(device, sizeof(device), "sim:%.50s", v->dev->info.arch);
+    options.device = device;
+    options.get_proc = NULL;
+    rc = stitch_context_new(&s->own, &options, err);
+    if (!rc)
+        rc = stitch__device_get(s->own, &s->dev, err);
+    return rc;
+}
+
+/* The verification's names and sizes follow the task's current dims, and so does what the program was validated for. */
+static int use_dims(stitch__verify *v, bool reduced, stitch_error **err)
+{
+    int rc = stitch_task_use_reduced(v->task, reduced, err);
+
+    for (size_t i = 0; !rc && i < v->count; i++)
+        rc = stitch_interface_tensor(v->task->iface, i, &v->infos[i]);
+    return rc ? rc : stitch_program_validate(v->program, v->task->iface, v->dev->info.arch, err);
+}
+
+static int skip_beside(stitch__verify *v, const stitch_error *why, stitch_error **err)
+{
+    char message[400];
+    snprintf(message, sizeof(message), "not simulated: %.300s", why ? stitch_error_message(why) : "unknown");
+    return stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED, message, err);
+}
+
+/* Whatever keeps it from being simulated is no reason not to run it: the worker is there for what is left. */
+static int simulate_beside(stitch__verify *v, stitch_error **err)
+{
+    simulation s = {.v = v, .scope = v->scope};
+    int64_t until = stitch__now_ns() + (int64_t)BESIDE_MS * 1000000;
+    stitch_error *why = NULL;
+    int rc, back;
+
+    if (v->options.simulate == STITCH_SIMULATE_NEVER)
+        return stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED, "not asked for", err);
+    if (!stitch__task_has_reduced(v->task) && !v->task->reduced)
+        return stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED,
+                                 "the task has no reduced dims to be simulated at", err);
+    if (v->options.op_count)
+        return stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED,
+                                 "the host's operators cannot be simulated", err);
+    if (!s.scope.deadline_ns || s.scope.deadline_ns > until)
+        s.scope.deadline_ns = until;
+    bool full = !v->task->reduced;
+    rc = open_beside(&s, &why);
+    if (!rc && full)
+        rc = use_dims(v, true, &why);
+    if (!rc)
+        rc = stitch__device_enter(s.dev, &why);
+    if (!rc) {
+        rc = run_entered(&s, &why);
+        stitch__device_leave(s.dev);
+    }
+    if (rc && rc != STITCH_E_CANCELLED && rc != STITCH_E_NOMEM)
+        rc = skip_beside(v, why, err);
+    else if (rc && err) {
+        stitch_error_free(*err);
+        *err = why;
+        why = NULL;
+    }
+    stitch_error_free(why);
+    back = full ? use_dims(v, false, rc ? NULL : err) : STITCH_OK;
+    stitch_context_free(s.own);
+    return rc ? rc : back;
 }
 
 int stitch__stage_simulate(stitch__verify *v, stitch_error **err)
 {
-    stitch_error *why = NULL;
-    int code = STITCH_OK, rc;
-
-    if (!v->dev->info.simulated)
-        return stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED,
-                                 "the device is real; this version simulates only on simulated devices", err);
-    rc = stitch__sets_open(v, err);
-    if (!rc)
-        rc = run_once(v, &code, &why, err);
-    if (!rc && stitch__scope_ended(&v->scope))
-        rc = judge_time(v, err);
-    else if (!rc)
-        rc = judge_findings(v, code, &why, err);
-    else
-        free_reports(v, take_reports(v));
-    stitch_error_free(why);
-    /* What follows was checked: only what hardware finds as well. */
-    (void)set_options(v, v->report->failed_stage ? STITCH__SIM_CHECK_ALL : STITCH__SIM_CHECK_BOUNDS, false);
-    return rc;
+    simulation s = {.v = v, .dev = v->dev, .scope = v->scope};
+    return v->dev->info.simulated ? run_entered(&s, err) : simulate_beside(v, err);
 }

@@ -242,7 +242,8 @@ static int resolve_options(stitch__verify *v, const stitch_verify_options *optio
         return rc;
     if (o->trials < 0 || o->warmup < 0 || o->iterations < 0 || o->last_stage < 0 ||
         o->last_stage >= STITCH_STAGE_COUNT || o->where < STITCH_VERIFY_AUTO || o->where > STITCH_VERIFY_WORKER ||
-        o->trials > 10000 || o->warmup > 1000000 || o->iterations > 1000000)
+        o->simulate < STITCH_SIMULATE_AUTO || o->simulate > STITCH_SIMULATE_NEVER || o->trials > 10000 ||
+        o->warmup > 1000000 || o->iterations > 1000000)
         return stitch__err(
             v->ctx, err, STITCH_E_INVALID,
             "stitch_verify_options: trials, warmup, iterations, last_stage or where is negative or too large");
