@@ -109,18 +109,18 @@ static void put_away(stitch__worker_pool *p, stitch__worker *w)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Libraries of the kind that a sandbox can stop from opening a device. */
-static bool weaken(stitch__worker_pool *p, uint32_t *sandbox, int rc, bool simulated)
+/* Whether to start another one after a failure. The first may be an accident; after the second the sandbox may be to
+ * blame, for a driver that wants something that is not known here. */
+static bool try_again(int failures, uint32_t *sandbox, int rc, bool simulated)
 {
-    bool again = *sandbox == STITCH__SANDBOX_FULL && !simulated &&
-                 (rc == STITCH_E_IO || rc == STITCH_E_NO_DEVICE || rc == STITCH_E_NO_LIBRARY || rc == STITCH_E_DRIVER);
-    if (again) {
-        *sandbox = STITCH__SANDBOX_LATE;
-        pthread_mutex_lock(&p->lock);
-        p->sandbox = *sandbox;
-        pthread_mutex_unlock(&p->lock);
-    }
-    return again;
+    bool opening = rc == STITCH_E_NO_DEVICE || rc == STITCH_E_NO_LIBRARY || rc == STITCH_E_DRIVER;
+
+    if (failures == 1 && rc == STITCH_E_IO)
+        return true;
+    if (simulated || *sandbox != STITCH__SANDBOX_FULL || !(opening || rc == STITCH_E_IO))
+        return false;
+    *sandbox = STITCH__SANDBOX_LATE;
+    return true;
 }
 
 static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scope *scope, const char *path,
@@ -128,7 +128,7 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
 {
     stitch__scope own = *scope;
     int64_t most = stitch__now_ns() + (int64_t)START_MS * 1000000;
-    int rc;
+    int failures = 0, rc;
 
     if (!own.deadline_ns || own.deadline_ns > most)
         own.deadline_ns = most;
@@ -143,13 +143,19 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
         if (*out)
             put_away(p, *out);
         *out = NULL;
-        if (!weaken(p, &sandbox, rc, dev->info.simulated))
+        if (!try_again(++failures, &sandbox, rc, dev->info.simulated))
             break;
-        stitch__log(p->ctx, STITCH_LOG_WARN, "a worker cannot open its device confined (%s); trying again",
-                    err && *err ? stitch_error_message(*err) : stitch_status_text(rc));
+        stitch__log(p->ctx, STITCH_LOG_WARN, "a worker does not start (%s); trying again%s",
+                    err && *err ? stitch_error_message(*err) : stitch_status_text(rc),
+                    sandbox == STITCH__SANDBOX_LATE ? ", with its sandbox after its device is open" : "");
     }
-    if (rc)
+    if (rc) {
         stitch__err_prefix(err, "no worker: ");
+    } else if (sandbox == STITCH__SANDBOX_LATE) { /* so it was that */
+        pthread_mutex_lock(&p->lock);
+        p->sandbox = sandbox;
+        pthread_mutex_unlock(&p->lock);
+    }
     return rc;
 }
 

@@ -160,7 +160,7 @@ static float expected[N];
 
 static int run_one(stitch__worker *w, stitch_task *t, struct kind *k, bool *right, int *code, stitch_error **why)
 {
-    const stitch__load load = {0xaa, 0};
+    const stitch__load load = {0xaa};
     const stitch__run run = {0, 0xff, -1, 0, 0};
     stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
     stitch__prepared prepared;
@@ -275,7 +275,7 @@ static void take_expected(stitch_task *t, bool check)
 {
     stitch__runner_options options = {0};
     stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
-    const stitch__load load = {-1, 0};
+    const stitch__load load = {-1};
     const stitch__run run = {0, 0xff, -1, 0, 0};
     stitch__prepared prepared;
     stitch__runner *r = NULL;

@@ -123,7 +123,7 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     stitch__scope scope = stitch__scope_make(ctx, stop, timeout_ms);
     stitch__worker *w = NULL;
     stitch__candidate c = {0};
-    stitch__load load = {-1, 0};
+    stitch__load load = {-1};
     stitch__run run = STITCH__RUN_INIT;
     stitch__prepared prepared;
     stitch_error *why = NULL;
@@ -151,6 +151,7 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     STEP("hash", c.ops->hash(c.self, &scope, 1, true, hashes, &err))
     STEP("run", c.ops->run(c.self, &scope, &run, &o.code, &why, &err))
     STEP("timed", c.ops->timed_run(c.self, &scope, &run, &us, &o.code, &why, &err))
+    STEP("inspect", c.ops->inspect(c.self, &scope, &o.code, &why, &err))
     STEP("fetch", c.ops->fetch(c.self, &scope, 0, into, &err))
     snprintf(o.message, sizeof(o.message), "%s", stitch_error_message(o.code ? why : err));
     snprintf(o.details, sizeof(o.details), "%s", stitch_error_details(o.code ? why : err));
@@ -218,6 +219,7 @@ static const struct {
     {"HASH", "hash", "hashing", false},
     {"RUN", "run", "running the program", true},
     {"TIMED_RUN", "timed", "timing the program", true},
+    {"INSPECT", "inspect", "looking around", true},
     {"FETCH", "fetch", "copying outputs", false},
 };
 

@@ -102,7 +102,7 @@ static stitch__request sample(int op)
     q.bytes = 1ull << 40;
     q.at = 4096;
     q.share_bytes = 8192;
-    q.load = (stitch__load){255, 1};
+    q.load = (stitch__load){255};
     q.seed = 0xfedcba9876543210u;
     q.has_variant = true;
     q.inputs = true;
@@ -166,7 +166,7 @@ TEST(requests_out_of_range)
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_CLEAR_STATES, .set = 2});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .scale = NAN});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .dist = {.kind = -1}});
-    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_LOAD, .load = {0, 2}});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_LOAD, .load = {256}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OPEN, .task_bytes = UINT64_MAX, .program_bytes = 2});
 }
 
