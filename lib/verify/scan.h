@@ -15,9 +15,11 @@
     X(F64, "f64")                                                                                                      \
     X(F32, "f32")                                                                                                      \
     X(TF32, "tf32")                                                                                                    \
-    X(F16, "f16") X(BF16, "bf16") X(E4M3, "e4m3") X(E5M2, "e5m2") X(NARROW_FLOAT, "fp6/fp4") X(INT32, "int32")         \
-        X(INT8, "int8") X(INT4, "int4") X(BIT, "bit") X(                                                               \
-            UNDECIDED, "f16/bf16/tf32") /* the descriptor of a tcgen05 product says which; the instruction does not */ \
+    X(F16, "f16")                                                                                                      \
+    X(BF16, "bf16")                                                                                                    \
+    X(E4M3, "e4m3") X(E5M2, "e5m2") X(NARROW_FLOAT,                                                                    \
+                                      "fp6/fp4") X(INT32, "int32") X(INT8, "int8") X(INT4, "int4") X(BIT, "bit")       \
+        X(UNDECIDED, "f16/bf16/tf32") /* the descriptor of a tcgen05 product says which; the instruction does not */   \
         X(UNKNOWN, "?")
 
 typedef enum stitch__scan_type {
