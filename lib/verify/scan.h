@@ -11,16 +11,23 @@
 #include <stitch/task.h>
 
 /* What numbers are held in while they are computed with. */
+/* clang-format off */
 #define STITCH__SCAN_TYPE_LIST(X)                                                                                      \
     X(F64, "f64")                                                                                                      \
     X(F32, "f32")                                                                                                      \
     X(TF32, "tf32")                                                                                                    \
     X(F16, "f16")                                                                                                      \
     X(BF16, "bf16")                                                                                                    \
-    X(E4M3, "e4m3") X(E5M2, "e5m2") X(NARROW_FLOAT,                                                                    \
-                                      "fp6/fp4") X(INT32, "int32") X(INT8, "int8") X(INT4, "int4") X(BIT, "bit")       \
-        X(UNDECIDED, "f16/bf16/tf32") /* the descriptor of a tcgen05 product says which; the instruction does not */   \
-        X(UNKNOWN, "?")
+    X(E4M3, "e4m3")                                                                                                    \
+    X(E5M2, "e5m2")                                                                                                    \
+    X(NARROW_FLOAT, "fp6/fp4")                                                                                         \
+    X(INT32, "int32")                                                                                                  \
+    X(INT8, "int8")                                                                                                    \
+    X(INT4, "int4")                                                                                                    \
+    X(BIT, "bit")                                                                                                      \
+    X(UNDECIDED, "f16/bf16/tf32") /* the descriptor of a tcgen05 product says which; the instruction does not */       \
+    X(UNKNOWN, "?")
+/* clang-format on */
 
 typedef enum stitch__scan_type {
     STITCH__SCAN_NONE,
@@ -29,6 +36,7 @@ typedef enum stitch__scan_type {
 #undef STITCH__SCAN_TYPE_ENUM
 } stitch__scan_type;
 
+/* clang-format off */
 #define STITCH__SCAN_KIND_LIST(X)                                                                                      \
     X(TENSOR, "tensor product")        /* a, b: operands; acc: accumulator */                                          \
     X(HALF, "half arithmetic")         /* a: the type that results are rounded to */                                   \
@@ -40,6 +48,7 @@ typedef enum stitch__scan_type {
     X(CLOCK, "clock")                                                                                                  \
     X(TRAP, "trap")                                                                                                    \
     X(CALL, "indirect call") /* to another section: its effects are not this function's own */
+/* clang-format on */
 
 typedef enum stitch__scan_kind {
     STITCH__SCAN_PLAIN, /* of no interest here */
