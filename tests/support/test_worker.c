@@ -80,6 +80,8 @@ static bool find_bytes(const char *pattern)
         char mode[8];
         if (sscanf(line, "%lx-%lx %7s", &from, &to, mode) != 3 || mode[0] != 'r' || strstr(line, "[v"))
             continue;
+        if (to - from > 4ul << 30) /* a reservation: a sanitizer's, or the driver's */
+            continue;
         for (unsigned long at = from; at < to; at += (1 << 20) - len) {
             size_t want = to - at < (1 << 20) ? to - at : 1 << 20;
             ssize_t n = pread(memory, block, want, (off_t)at);
