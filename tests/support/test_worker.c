@@ -3,7 +3,7 @@
  * Workers for tests. $CUDA_STITCH_TEST_WORKER (a name that a worker's environment keeps) says which one:
  *   unset         the real one, with answers to probes
  *   OP:BEHAVIOUR  one that answers every request as if all went well, without a device, and misbehaves at the first
- *                 request OP ("RUN:segv"); what it can do is the table at the end
+ *                 request OP ("RUN:segv"); what it can do: misbehave()
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -247,113 +247,134 @@ static void send_frame(fake *f, const stitch__frame *frame, bool reply, const vo
     send_raw(f, payload, frame->bytes);
 }
 
-static void misbehave(fake *f, int op, stitch__reply *r, uint64_t *hashes)
+static void hang(void)
+{
+    for (;;)
+        pause();
+}
+
+/* Ways to end or to stay away. Returns if the behaviour is another one. */
+static void be_gone(fake *f)
+{
+    const char *b = f->behaviour;
+
+    if (strcmp(b, "exit") == 0)
+        _exit(3);
+    if (strcmp(b, "segv") == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        raise(SIGSEGV);
+    }
+    if (strcmp(b, "words") == 0) {
+        fprintf(stderr, "last words\x1b[31m\n");
+        abort();
+    }
+    if (strcmp(b, "close") == 0) {
+        close(f->channel.fd);
+        hang();
+    }
+    if (strcmp(b, "stall") == 0)
+        hang();
+}
+
+static void send_head(fake *f, const stitch__frame *frame)
+{
+    uint8_t head[STITCH__FRAME_BYTES];
+    stitch__frame_encode(frame, true, head);
+    send_raw(f, head, sizeof(head));
+}
+
+/* Bytes that are no proper message. false: the behaviour is another one. */
+static bool send_wrong(fake *f, int op)
 {
     static char noise[70000];
     const char *b = f->behaviour;
     stitch__frame frame = {.op = (uint32_t)op, .sequence = f->channel.sequence, .bytes = 100};
+
     for (size_t i = 0; i < sizeof(noise); i++)
         noise[i] = (char)(i * 2654435761u >> 13);
-
-    if (strcmp(b, "exit") == 0)
-        _exit(3);
-    else if (strcmp(b, "segv") == 0) {
-        signal(SIGSEGV, SIG_DFL);
-        raise(SIGSEGV);
-    } else if (strcmp(b, "words") == 0) {
-        fprintf(stderr, "last words\x1b[31m\n");
-        abort();
-    } else if (strcmp(b, "close") == 0) {
-        close(f->channel.fd);
-        for (;;)
-            pause();
-    } else if (strcmp(b, "stall") == 0) {
-        for (;;)
-            pause();
-    } else if (strcmp(b, "garbage") == 0)
+    if (strcmp(b, "garbage") == 0) {
         send_raw(f, noise, sizeof(noise));
-    else if (strcmp(b, "zeros") == 0)
+    } else if (strcmp(b, "zeros") == 0) {
         send_raw(f, (char[4096]){0}, 4096);
-    else if (strcmp(b, "truncate") == 0) {
-        frame.bytes = 1000;
-        uint8_t head[STITCH__FRAME_BYTES];
-        stitch__frame_encode(&frame, true, head);
-        send_raw(f, head, sizeof(head));
+    } else if (strcmp(b, "truncate") == 0) {
+        send_head(f, &frame);
         send_raw(f, noise, 10);
         _exit(0);
     } else if (strcmp(b, "half") == 0) {
         send_raw(f, "STW1", 4);
-        for (;;)
-            pause();
     } else if (strcmp(b, "flood") == 0) {
         for (;;)
             send_raw(f, noise, sizeof(noise));
-    } else if (strcmp(b, "extra") == 0) { /* a good reply, and then more of them */
-        for (int i = 0; i < 3; i++)
-            send_good(f, op, r, hashes);
-        return;
     } else if (strcmp(b, "fds") == 0) {
         send_fds(f);
     } else if (strcmp(b, "huge") == 0) {
         frame.bytes = UINT32_MAX;
-        uint8_t head[STITCH__FRAME_BYTES];
-        stitch__frame_encode(&frame, true, head);
-        send_raw(f, head, sizeof(head));
-    } else if (strcmp(b, "unsigned") == 0)
+        send_head(f, &frame);
+    } else if (strcmp(b, "unsigned") == 0) {
         send_frame(f, &frame, true, noise, false);
-    else if (strcmp(b, "signed-noise") == 0)
+    } else if (strcmp(b, "signed-noise") == 0) {
         send_frame(f, &frame, true, noise, true);
-    else if (strcmp(b, "request") == 0)
+    } else if (strcmp(b, "request") == 0) {
         send_frame(f, &frame, false, noise, true);
-    else if (strcmp(b, "replay") == 0) {
+    } else if (strcmp(b, "replay") == 0) {
         frame.sequence--;
         send_frame(f, &frame, true, noise, true);
-    } else if (strcmp(b, "other") == 0) {
-        r->op = STITCH__OP_WORKER_PING;
-        send_good(f, STITCH__OP_WORKER_PING, r, hashes);
-    } else if (strcmp(b, "late") == 0) {
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Proper messages that say what cannot be. */
+static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
+{
+    const char *b = f->behaviour;
+
+    if (strcmp(b, "other") == 0)
+        op = r->op = STITCH__OP_WORKER_PING;
+    else if (strcmp(b, "late") == 0)
         r->us = 1e9;
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "nan") == 0) {
-        r->us = NAN;
-        r->prepared.us = NAN;
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "negative") == 0) {
-        r->us = -1;
-        r->prepared.us = -1;
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "busy") == 0) {
+    else if (strcmp(b, "nan") == 0)
+        r->us = r->prepared.us = NAN;
+    else if (strcmp(b, "negative") == 0)
+        r->us = r->prepared.us = -1;
+    else if (strcmp(b, "busy") == 0)
         r->busy_ns = UINT64_MAX;
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "status") == 0) {
+    else if (strcmp(b, "status") == 0)
         r->rc = 7;
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "timeout") == 0) {
+    else if (strcmp(b, "timeout") == 0)
         r->code = STITCH_E_TIMEOUT;
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "blame") == 0) {
+    else if (strcmp(b, "blame") == 0)
         r->code = STITCH_E_FAULT;
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "count") == 0) {
+    else if (strcmp(b, "count") == 0)
         r->hash_count = f->tensors + 1;
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "version") == 0) {
+    else if (strcmp(b, "version") == 0)
         r->version = "0.0.0\x1b";
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "arch") == 0) {
+    else if (strcmp(b, "arch") == 0)
         r->arch = "sm_1";
-        send_good(f, op, r, hashes);
-    } else if (strcmp(b, "escape") == 0) { /* an error that would write to a terminal */
+    else
+        _exit(99);
+    send_good(f, op, r, hashes);
+}
+
+static void misbehave(fake *f, int op, stitch__reply *r, uint64_t *hashes)
+{
+    be_gone(f);
+    if (strcmp(f->behaviour, "extra") == 0) { /* a good reply, and then more of them */
+        for (int i = 0; i < 3; i++)
+            send_good(f, op, r, hashes);
+        return;
+    }
+    if (strcmp(f->behaviour, "escape") == 0) { /* an error that would write to a terminal */
         r->code = STITCH_E_DRIVER;
         r->message = "bad\x1b[2J\nnews\x07";
         r->details = "more\x1b";
         send_good(f, op, r, hashes);
         return;
-    } else {
-        _exit(99);
     }
-    for (;;)
-        pause();
+    if (!send_wrong(f, op))
+        send_lie(f, op, r, hashes);
+    hang();
 }
 
 static void count_tensors(fake *f, const stitch__request *q, int memory)
