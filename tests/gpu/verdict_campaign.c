@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Not a test of the suite: verifies right and slightly wrong programs many times, each time with a fresh secret seed,
+ * and counts false verdicts; on a real GPU it also measures what a worker costs a verification, and the speed-up of
+ * programs against themselves. Prints a Markdown section; the exit code is 0 if no figure is missed.
+ *
+ * usage: verdict_campaign [COUNT [REPEATS]]   (default: 200 of each program, 20 of each measurement)
+ *        verdict_campaign --environment       what it runs on, as a table
+ *
+ * STITCH_TEST_DEVICE names the device.
+ */
+#include <math.h>
+
+#include "verify_tasks.h"
+
+#define MOST_COST 1.5  /* median time of a verification in a worker, as a multiple of one here */
+#define MOST_BIAS 0.02 /* of the speed-up of a program against itself */
+
+enum { MAX_REPEATS = 1000, MAX_FALSE_SHOWN = 20 };
+
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
+
+/* To nearest even bfloat16, without any half arithmetic that the precision policy would refuse. */
+#define ROUNDED                                                                                                        \
+    "__device__ float rounded(float v)\n{\n    unsigned u = __float_as_uint(v);\n"                                     \
+    "    return __uint_as_float((u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u);\n}\n"
+
+/* Element `i` of every 100,000 is off by three tolerances of `t`. */
+#define NUDGE(t, y, i) "if ((" i ") % 100000 == 77) " y " += 3 * (" t "f + " t "f * fabsf(" y "));"
+
+#define ROWS_PLAN                                                                                                      \
+    "{\"stitch\":1,\"run\":[{\"kernel\":\"k\",\"grid\":[\"M\"],\"block\":[32],\"args\":[\"x\",\"y\",{\"i32\":\"C\"}]}" \
+    "]}"
+#define NORM(real, root, put)                                                                                          \
+    ROUNDED "__device__ " real " all(" real                                                                            \
+            " v) { for (int s = 16; s; s /= 2) v += __shfl_xor_sync(~0u, v, s); return v; }\n"                         \
+            "__global__ void k(const float *x, " real " *y, int c)\n{\n    size_t row = (size_t)blockIdx.x * c;\n    " \
+            "x += row;\n    y += row;\n    " real                                                                      \
+            " s = 0, q = 0;\n    for (int i = threadIdx.x; i < c; i += 32) s += x[i];\n    " real                      \
+            " m = all(s) / c;\n    for (int i = threadIdx.x; i < c; i += 32) q += (x[i] - m) * (x[i] - m);\n    " real \
+            " r = " root ";\n    for (int i = threadIdx.x; i < c; i += 32) {\n        " put "\n    }\n}\n"
+#define ROOT      "rsqrtf(all(q) / c + 1e-5f)"
+#define NORM_BASE NORM("float", "1 / sqrtf(all(q) / c + 1e-5f)", "y[i] = (x[i] - m) * r;")
+
+#define PRODUCT_PLAN                                                                                                   \
+    "{\"stitch\":1,\"run\":[{\"kernel\":\"k\",\"grid\":[\"M\"],\"block\":[\"N\"],\"args\":[\"x\",\"w\",\"y\",{"        \
+    "\"i32\":\"N\"},{\"i32\":\"K\"}]}]}"
+/* `parts` sums of every so manieth term each. */
+#define PRODUCT(real, parts, end, term, put)                                                                           \
+    ROUNDED "__global__ void k(const float *x, const float *w, " real " *y, int n, int k)\n{\n"                        \
+            "    int m = blockIdx.x, c = threadIdx.x;\n    " real " s[" parts "] = {0};\n    for (int i = 0; i < " end \
+            "; i++) {\n        " real " u = x[m * k + i], v = w[i * n + c];\n        s[i % " parts "] += " term        \
+            ";\n    }\n    for (int i = 1; i < " parts "; i++) s[0] += s[i];\n    y[m * n + c] = s[0];\n    " put      \
+            "\n}\n"
+
+typedef struct subject {
+    const char *name, *head, *plan, *oracle, *baseline, *right;
+    struct {
+        const char *what, *source;
+    } wrong[3];
+} subject;
+
+#define RIGHT_VECTOR  VECTOR_KERNEL("float", "y[i] = fmaf(a[i], x[i], b[i]);")
+#define RIGHT_NORM    NORM("float", ROOT, "y[i] = (x[i] - m) * r;")
+#define RIGHT_PRODUCT PRODUCT("float", "4", "k", "u * v", "")
+
+static const subject subjects[] = {
+    {"vector",
+     "\"name\":\"vector\",\"dims\":{\"N\":1048579},\"reduced_dims\":{\"N\":4099},"
+     "\"inputs\":[{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[\"N\"]}],"
+     "\"weights\":[{\"name\":\"a\",\"dtype\":\"f32\",\"shape\":[\"N\"]},"
+     "{\"name\":\"b\",\"dtype\":\"f32\",\"shape\":[\"N\"]}],"
+     "\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[\"N\"]}],"
+     "\"tolerance\":{\"atol\":1e-5,\"rtol\":1e-5},\"precision\":\"f32\",\"flops\":\"2*N\"",
+     VECTOR_PLAN,
+     VECTOR_KERNEL("double", "y[i] = (double)a[i] * x[i] + b[i];"),
+     VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];"),
+     RIGHT_VECTOR,
+     {{"one element in 100,000 off by 3 tolerances",
+       VECTOR_KERNEL("float", "y[i] = fmaf(a[i], x[i], b[i]); " NUDGE("1e-5", "y[i]", "i"))},
+      {"result rounded to bfloat16", ROUNDED VECTOR_KERNEL("float", "y[i] = rounded(fmaf(a[i], x[i], b[i]));")}}},
+    {"layer norm",
+     "\"name\":\"norm\",\"dims\":{\"M\":1024,\"C\":768},\"reduced_dims\":{\"M\":6,\"C\":96},"
+     "\"inputs\":[{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[\"M\",\"C\"]}],"
+     "\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[\"M\",\"C\"]}],"
+     "\"tolerance\":{\"atol\":3e-4,\"rtol\":3e-4},\"precision\":\"f32\"",
+     ROWS_PLAN,
+     NORM("double", "1 / sqrt(all(q) / c + 1e-5)", "y[i] = (x[i] - m) * r;"),
+     NORM_BASE,
+     RIGHT_NORM,
+     {{"one element in 100,000 off by 3 tolerances",
+       NORM("float", ROOT, "y[i] = (x[i] - m) * r; " NUDGE("3e-4", "y[i]", "row + i"))},
+      {"result rounded to bfloat16", NORM("float", ROOT, "y[i] = rounded((x[i] - m) * r);")}}},
+    {"matrix product",
+     "\"name\":\"product\",\"dims\":{\"M\":256,\"N\":256,\"K\":1024},\"reduced_dims\":{\"M\":8,\"N\":32,\"K\":64},"
+     "\"inputs\":[{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[\"M\",\"K\"]}],"
+     "\"weights\":[{\"name\":\"w\",\"dtype\":\"f32\",\"shape\":[\"K\",\"N\"],\"dist\":{\"normal\":[0,0.05]}}],"
+     "\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[\"M\",\"N\"]}],"
+     "\"tolerance\":{\"atol\":1e-4,\"rtol\":1e-4},\"precision\":\"f32\",\"flops\":\"2*M*N*K\"",
+     PRODUCT_PLAN,
+     PRODUCT("double", "1", "k", "u * v", ""),
+     PRODUCT("float", "1", "k", "u * v", ""),
+     RIGHT_PRODUCT,
+     {{"one of K terms left out", PRODUCT("float", "4", "k - 1", "u * v", "")},
+      {"factors rounded to bfloat16", PRODUCT("float", "4", "k", "rounded(u) * rounded(v)", "")},
+      {"one element in 100,000 off by 3 tolerances",
+       PRODUCT("float", "4", "k", "u * v", NUDGE("1e-4", "y[m * n + c]", "m * n + c"))}}},
+};
+
+static const char *const places[] = {"in this process", "in a worker"};
+
+static stitch_program *parsed(const char *source, const char *plan)
+{
+    stitch_program *p = NULL;
+    CHECK_OK(stitch_program_parse(ctx, source, plan, NULL, &p, &err));
+    return p;
+}
+
+static stitch_verify_options options_of(bool worker, int iterations)
+{
+    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT; /* seed 0: a fresh one from the system */
+    o.where = worker ? STITCH_VERIFY_WORKER : STITCH_VERIFY_HERE;
+    o.last_stage = device.simulated ? STITCH_STAGE_CORRECT : STITCH_STAGE_TIME;
+    o.iterations = iterations;
+    return o;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Nearest rank; sorts. */
+static double quantile(double *values, int count, double q)
+{
+    int rank = (int)ceil(q * count);
+    qsort(values, (size_t)count, sizeof(*values), by_value);
+    return count ? values[rank > 1 ? rank - 1 : 0] : 0;
+}
+
+static double mean(const double *values, int count)
+{
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += values[i];
+    return count ? sum / count : 0;
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------------------------------- */
+
+static struct {
+    int right, right_false, wrong, wrong_false; /* verifications, and false verdicts */
+    char text[MAX_FALSE_SHOWN][400];            /* of false verdicts */
+    int shown;
+} verdicts;
+
+/* One verification: is its verdict the right one, at the stage that decides about results? */
+static bool judge(const subject *s, stitch_task *t, stitch_program *p, const char *wrong, bool worker)
+{
+    stitch_verify_options o = options_of(worker, 20);
+    stitch_report_summary sum = STITCH_REPORT_SUMMARY_INIT;
+    stitch_report *r = NULL;
+    const char *message = "";
+    bool good;
+    int rc = stitch_verify_program(ctx, t, p, &o, &r, &err);
+
+    if (!rc)
+        CHECK_INT(stitch_report_summary_get(r, &sum), 0);
+    if (!rc && sum.failed_stage)
+        CHECK_INT(stitch_report_stage(r, sum.failed_stage, NULL, NULL, &message), 0);
+    good = !rc && (bool)sum.isolated == worker && !sum.degenerate &&
+           (wrong ? sum.failed_stage == STITCH_STAGE_CORRECT && sum.status == STITCH_E_VALIDATE && !sum.correct
+                  : !sum.failed_stage && sum.correct && (device.simulated || sum.timed));
+    if (!good && verdicts.shown < MAX_FALSE_SHOWN)
+        snprintf(verdicts.text[verdicts.shown++], sizeof(verdicts.text[0]),
+                 "%s, %s, %s, seed 0x%016" PRIx64 ": %s%s%.200s", s->name, wrong ? wrong : "right", places[worker],
+                 sum.seed,
+                 rc                 ? "no report: "
+                 : sum.failed_stage ? stitch_stage_name(sum.failed_stage)
+                 : sum.degenerate   ? "degenerate"
+                                    : "accepted",
+                 *message ? ": " : "", rc ? stitch_error_message(err) : message);
+    stitch_error_free(err);
+    err = NULL;
+    stitch_report_free(r);
+    return good;
+}
+
+/* Right, wrong, right, wrong ... ; two verifications here, two in a worker; the kinds of error in turn. */
+static void count_verdicts(const subject *s, int count)
+{
+    stitch_task *t = make_task(s->head, s->oracle, s->plan, s->baseline);
+    stitch_program *right = parsed(s->right, s->plan), *wrong[3] = {0};
+    int kinds = 0, bad = 0, missed[3] = {0}, tried[3] = {0};
+
+    while (kinds < 3 && s->wrong[kinds].source) {
+        wrong[kinds] = parsed(s->wrong[kinds].source, s->plan);
+        kinds++;
+    }
+    for (int i = 0; i < count; i++) {
+        int k = i / 2 % kinds; /* each kind at both places */
+        bad += !judge(s, t, right, NULL, i % 2);
+        missed[k] += !judge(s, t, wrong[k], s->wrong[k].what, i % 2);
+        tried[k]++;
+    }
+    printf("| %s | right | %d | %d |\n", s->name, count, bad);
+    verdicts.right += count;
+    verdicts.right_false += bad;
+    for (int k = 0; k < kinds; k++) {
+        printf("| %s | %s | %d | %d |\n", s->name, s->wrong[k].what, tried[k], missed[k]);
+        verdicts.wrong += tried[k];
+        verdicts.wrong_false += missed[k];
+        stitch_program_free(wrong[k]);
+    }
+    stitch_program_free(right);
+    stitch_task_free(t);
+}
+
+static bool report_verdicts(int count)
+{
+    printf(
+        "### False verdicts\n\nEvery verification has a fresh secret seed; one half runs in this process, the other in "
+        "a worker. A wrong program must be\nrefused by its results (stage `correct`), a right one must pass all "
+        "stages%s.\n\n",
+        device.simulated ? " up to that one (the simulator reports no times)" : " up to its time");
+    printf("| task | program | verifications | false verdicts |\n| --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < STITCH__COUNT(subjects); i++) {
+        count_verdicts(&subjects[i], count);
+        fflush(stdout);
+    }
+    printf("\n%d right programs, %d of them rejected; %d wrong ones, %d of them accepted or refused for another "
+           "reason.\n\n",
+           verdicts.right, verdicts.right_false, verdicts.wrong, verdicts.wrong_false);
+    for (int i = 0; i < verdicts.shown; i++)
+        printf("- %s\n", verdicts.text[i]);
+    if (verdicts.shown)
+        printf("\n");
+    return verdicts.right_false + verdicts.wrong_false == 0;
+}
+
+/* ---- what a worker costs ----------------------------------------------------------------------------------------- */
+
+/* A correct small candidate: the whole call, through stage time with 20 timed runs. */
+static bool report_cost(int repeats)
+{
+    static double ms[2][MAX_REPEATS];
+    stitch_task *t = vector_task();
+    stitch_program *p = parsed(VECTOR_KERNEL("float", "y[i] = fmaf(a[i], x[i], b[i]);"), VECTOR_PLAN);
+    double median[2], high[2], ratio;
+
+    for (int i = -1; i < repeats; i++) { /* the first of each compiles, or starts a worker */
+        for (int worker = 0; worker < 2; worker++) {
+            stitch_verify_options o = options_of(worker, 20);
+            stitch_report_summary sum = STITCH_REPORT_SUMMARY_INIT;
+            stitch_report *r = NULL;
+            int64_t start = stitch__now_ns();
+            CHECK_OK(stitch_verify_program(ctx, t, p, &o, &r, &err));
+            if (i >= 0)
+                ms[worker][i] = (double)(stitch__now_ns() - start) / 1e6;
+            CHECK_INT(stitch_report_summary_get(r, &sum), 0);
+            if (!sum.timed || (bool)sum.isolated != worker)
+                FAIL("a correct candidate: %s", stitch_report_text(r));
+            stitch_report_free(r);
+        }
+    }
+    for (int w = 0; w < 2; w++) {
+        median[w] = quantile(ms[w], repeats, 0.5);
+        high[w] = quantile(ms[w], repeats, 0.95);
+    }
+    ratio = median[0] > 0 ? median[1] / median[0] : INFINITY;
+    printf("### What a worker costs\n\nVerification of a correct small candidate (vector, N = 4099, 20 timed runs), %d "
+           "times each in turn, after one that is not counted.\n\n",
+           repeats);
+    printf("| | in this process | in a worker | ratio of medians | required |\n| --- | --- | --- | --- | --- |\n");
+    printf("| median (95 %%) | %.1f ms (%.1f) | %.1f ms (%.1f) | %.2f | at most %.1f |\n\n", median[0], high[0],
+           median[1], high[1], ratio, MOST_COST);
+    stitch_program_free(p);
+    stitch_task_free(t);
+    return ratio <= MOST_COST;
+}
+
+/* ---- against itself ---------------------------------------------------------------------------------------------- */
+
+static bool against_itself(const subject *s, bool worker, int repeats)
+{
+    static double ratios[MAX_REPEATS];
+    stitch_task *t = make_task(s->head, s->oracle, s->plan, s->right);
+    stitch_program *p = parsed(s->right, s->plan);
+    int covered = 0;
+    double average, low, high, us = 0;
+
+    for (int i = 0; i < repeats; i++) {
+        stitch_verify_options o = options_of(worker, 0);
+        stitch_report_summary sum = STITCH_REPORT_SUMMARY_INIT;
+        stitch_report *r = NULL;
+        CHECK_OK(stitch_verify_program(ctx, t, p, &o, &r, &err));
+        CHECK_INT(stitch_report_summary_get(r, &sum), 0);
+        if (!sum.timed || (bool)sum.isolated != worker || sum.speedup <= 0)
+            FAIL("a correct candidate: %s", stitch_report_text(r));
+        ratios[i] = sum.speedup;
+        us += sum.median_us / repeats;
+        covered += sum.speedup_low <= 1 && sum.speedup_high >= 1;
+        stitch_report_free(r);
+    }
+    average = mean(ratios, repeats);
+    low = quantile(ratios, repeats, 0.05);
+    high = quantile(ratios, repeats, 0.95);
+    printf("| %s | %s | %.1f us | %.4f | %.4f | %.4f | %d of %d |\n", s->name, places[worker], us, average, low, high,
+           covered, repeats);
+    fflush(stdout);
+    stitch_program_free(p);
+    stitch_task_free(t);
+    return low >= 1 - MOST_BIAS && high <= 1 + MOST_BIAS;
+}
+
+static bool report_itself(int repeats)
+{
+    bool good = true;
+    printf("### A program against itself\n\nBaseline and candidate are the same program: the speed-up must be 1.00 "
+           "± %.2f, its 5th and 95th percentile\nincluded. %d verifications a row, 100 timed runs each.\n\n",
+           MOST_BIAS, repeats);
+    printf("| task | candidate runs | median time | mean speed-up | 5 %% | 95 %% | its 95 %% interval holds 1 |\n"
+           "| --- | --- | --- | --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < STITCH__COUNT(subjects); i++)
+        for (int worker = 0; worker < 2; worker++)
+            good &= against_itself(&subjects[i], worker, repeats);
+    printf("\n");
+    return good;
+}
+
+/* ---- what it runs on --------------------------------------------------------------------------------------------- */
+
+static void environment(void)
+{
+    stitch_task *t = vector_task();
+    stitch_verify_options o = options_of(true, 0);
+    stitch_report *r;
+
+    o.last_stage = STITCH_STAGE_CORRECT;
+    r = verify(t, VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];"), VECTOR_PLAN, &o);
+    json_t *env = json_deep_copy(report_at(r, "environment"));
+    const char *driver = json_string_value(json_object_get(env, "driver"));
+    printf("| | |\n| --- | --- |\n| device | %s%s, %s |\n", device.simulated ? "simulated: " : "", device.name,
+           device.arch);
+    if (!device.simulated)
+        printf("| CUDA version of the driver | %s |\n", driver);
+    printf("| NVRTC | %s |\n", json_string_value(json_object_get(env, "nvrtc")));
+    printf("| libstitch | %s |\n", json_string_value(json_object_get(env, "library")));
+    printf("| programs in a worker run | %s |\n", json_string_value(json_object_get(env, "program_ran")));
+    json_decref(env);
+    stitch_report_free(r);
+    stitch_task_free(t);
+}
+
+static int campaign(int count, int repeats)
+{
+    const char *missed[3];
+    int n = 0;
+
+    printf("%d of each program, on %s%s.\n\n", count, device.simulated ? "simulated " : "", device.name);
+    if (!report_verdicts(count))
+        missed[n++] = "false verdicts";
+    if (device.simulated) {
+        printf("Times are not measured on a simulated device.\n\n");
+    } else {
+        if (!report_cost(repeats))
+            missed[n++] = "the cost of a worker";
+        if (!report_itself(repeats))
+            missed[n++] = "a program against itself";
+    }
+    printf("%s", n ? "**MISSED**: " : "Every figure is met.");
+    for (int i = 0; i < n; i++)
+        printf("%s%s", i ? ", " : "", missed[i]);
+    printf("\n");
+    return n != 0;
+}
+
+int main(int argc, char **argv)
+{
+    bool ask = argc > 1 && strcmp(argv[1], "--environment") == 0;
+    int count = argc > 1 && !ask ? atoi(argv[1]) : 200, repeats = argc > 2 ? atoi(argv[2]) : 20;
+    volatile int rc = 1;
+    int how = setjmp(check__out);
+
+    if (count < 1 || repeats < 1 || repeats > MAX_REPEATS) {
+        fprintf(stderr, "usage: verdict_campaign [COUNT [REPEATS]] | --environment   (REPEATS: at most %d)\n",
+                MAX_REPEATS);
+        return 2;
+    }
+    if (how == 0) {
+        need_device();
+        if (ask)
+            environment();
+        rc = ask ? 0 : campaign(count, repeats);
+    } else if (how == 2) {
+        printf("skipped: %s\n", check__skip);
+    }
+    stitch_context_free(ctx);
+    return rc;
+}
