@@ -10,8 +10,9 @@
 
 /* ---- y = a * x + b ---- */
 
-#define VECTOR_DOC(tolerance)                                                                                          \
-    "\"name\":\"vector\",\"dims\":{\"N\":4099},\"inputs\":[" TENSOR("x", "\"N\"") "],\"weights\":[" TENSOR(            \
+#define VECTOR_DOC(tolerance) VECTOR_DOC_OF("4099", tolerance)
+#define VECTOR_DOC_OF(n, tolerance)                                                                                    \
+    "\"name\":\"vector\",\"dims\":{\"N\":" n "},\"inputs\":[" TENSOR("x", "\"N\"") "],\"weights\":[" TENSOR(           \
         "a", "\"N\"") "," TENSOR("b", "\"N\"") "],\"outputs\":[" TENSOR("y", "\"N\"") "]," tolerance
 #define VECTOR_ARGS        "[\"x\",\"a\",\"b\",\"y\",{\"i32\":\"N\"}]"
 #define STEP(name, args)   "{\"kernel\":\"" name "\",\"grid\":[\"ceil_div(N,256)\"],\"block\":[256],\"args\":" args "}"

@@ -16,6 +16,9 @@
 
 static const trick_task vector = {VECTOR_DOC(TOLERANCE("1e-4")), ORACLE("(double)a[i] * x[i] + b[i]"),
                                   VECTOR("y[i] = " RIGHT ";"), VECTOR_PLAN};
+/* Inputs of 12 MiB: they would fit into L2, and reading them from there would show. */
+static const trick_task large_vector = {VECTOR_DOC_OF("1048576", TOLERANCE("1e-4")),
+                                        ORACLE("(double)a[i] * x[i] + b[i]"), VECTOR("y[i] = " RIGHT ";"), VECTOR_PLAN};
 /* Outputs of about 1e-3 under a tolerance of 0.1. */
 static const trick_task small_outputs = {VECTOR_DOC(TOLERANCE("0.1")), ORACLE("1e-3 * a[i] * x[i]"),
                                          VECTOR("y[i] = 1e-3f * a[i] * x[i];"), VECTOR_PLAN};
@@ -498,16 +501,17 @@ const trick tricks[] = {
      .name = "asks L2 to keep its inputs",
      .where = REAL,
      .outcome = NOT_FASTER,
-     .task = &vector,
-     .source = VECTOR("float v; asm volatile(\"ld.global.L2::evict_last.f32 %0, [%1];\" : \"=f\"(v) : \"l\"(x + i)); "
-                      "y[i] = a[i] * v + b[i];"),
+     .task = &large_vector,
+     .source =
+         VECTOR("float v; asm volatile(\"{.reg .b64 p; createpolicy.fractional.L2::evict_last.b64 p, 1.0; \" "
+                "\"ld.global.L2::cache_hint.f32 %0, [%1], p;}\" : \"=f\"(v) : \"l\"(x + i)); y[i] = a[i] * v + b[i];"),
      .plan = VECTOR_PLAN,
      .twin_source = VECTOR("y[i] = " RIGHT ";")},
     {.row = 32,
      .name = "reads its inputs again at the end, to leave them in L2",
      .where = REAL,
      .outcome = NOT_FASTER,
-     .task = &vector,
+     .task = &large_vector,
      .source = VECTOR("y[i] = " RIGHT ";") TOUCH,
      .plan = TOUCH_PLAN,
      .twin_source = VECTOR("y[i] = " RIGHT ";"),
