@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Not a test of the suite: injects many random faults into workers while this process works on the same device, and
- * counts lost reports and damage. Prints a table; the exit code is 0 if there was neither.
+ * counts lost reports and damage. Prints a table; the exit code is 0 if there was neither and, on a real GPU, no worker
+ * was too slow; 77 if there is nothing to run on.
  *
  * usage: fault_campaign [COUNT [SEED]]      (default: 1000 faults, seed 1; STITCH_TEST_DEVICE names the device)
  */
@@ -13,6 +14,9 @@
 #include "worker/worker.h"
 
 enum { N = 4099, HANG_MS = 400, LONG_MS = 60000, PINGS = 2000 };
+
+#define MOST_PING_US  1000 /* median of an empty request */
+#define MOST_FRESH_MS 500  /* median time to a fresh worker after a fault */
 
 typedef enum want { WANT_FAULT, WANT_TIMEOUT, WANT_RIGHT, WANT_FAILURE, WANT_KILLED } want;
 
@@ -298,7 +302,7 @@ static void take_expected(stitch_task *t, bool check)
     c.ops->close(c.self);
 }
 
-static void measure_pings(void)
+static bool measure_pings(void)
 {
     static double us[PINGS];
     stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
@@ -310,8 +314,10 @@ static void measure_pings(void)
         us[i] = (double)(stitch__now_ns() - start) / 1000;
     }
     double median = quantile(us, PINGS, 0.5), high = quantile(us, PINGS, 0.99);
-    printf("worker: %s\nempty request: median %.1f us, 99 %%: %.1f us\n", stitch__worker_sandbox(w), median, high);
+    printf("worker: %s\nempty request: median %.1f us (at most %d), 99 %%: %.1f us\n", stitch__worker_sandbox(w),
+           median, MOST_PING_US, high);
     stitch__worker_release(w, true);
+    return median <= MOST_PING_US;
 }
 
 static int campaign(long count)
@@ -322,7 +328,7 @@ static int campaign(long count)
 
     compile_kinds(t);
     take_expected(t, false);
-    measure_pings();
+    bool quick = measure_pings();
     CHECK_INT(pthread_create(&thread, NULL, own_work, NULL), 0);
     double start = now_ms();
     for (long i = 0; i < count;) {
@@ -350,11 +356,13 @@ static int campaign(long count)
     }
     printf("\n%ld injected in %.1f s: %ld reports lost, %ld not as expected\n", total, seconds, total - reported,
            total - as_wanted);
-    printf("fresh worker after a fault: median %.1f ms, 99 %%: %.1f ms, of %zu\n", quantile(fresh_ms, fresh_count, 0.5),
+    double fresh = quantile(fresh_ms, fresh_count, 0.5);
+    printf("fresh worker after a fault: median %.1f ms (at most %d), 99 %%: %.1f ms, of %zu\n", fresh, MOST_FRESH_MS,
            quantile(fresh_ms, fresh_count, 0.99), fresh_count);
+    quick = device.simulated || (quick && fresh <= MOST_FRESH_MS);
     printf("own work meanwhile: %ld runs, %ld wrong\n", atomic_load(&own_runs), atomic_load(&own_wrong));
     stitch_task_free(t);
-    return total == reported && total == as_wanted && own_wrong == 0 ? 0 : 1;
+    return total == reported && total == as_wanted && own_wrong == 0 && quick ? 0 : 1;
 }
 
 int main(int argc, char **argv)
@@ -373,6 +381,7 @@ int main(int argc, char **argv)
         stitch__device_leave(dev);
     } else if (how == 2) {
         printf("skipped: %s\n", check__skip);
+        rc = 77;
     }
     stitch_context_free(ctx);
     return rc;
