@@ -210,13 +210,13 @@ static json_t *comparison_json(writer *w, const stitch_report *r, const stitch__
     return row;
 }
 
-static json_t *trials_json(writer *w, const stitch_report *r, bool strict)
+static json_t *trials_json(writer *w, const stitch_report *r, bool declared)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->trial_count; i++) {
         const stitch__trial *t = &r->trials[i];
         json_t *row, *outputs;
-        if (t->strict != strict)
+        if (t->declared != declared)
             continue;
         row = json_object();
         outputs = json_array();
@@ -224,6 +224,8 @@ static json_t *trials_json(writer *w, const stitch_report *r, bool strict)
         put(w, row, "seed", hex(t->seed));
         put(w, row, "ran", json_boolean(t->ran));
         put(w, row, "passed", json_boolean(t->passed));
+        if (!declared)
+            put(w, row, "decides", json_boolean(t->strict));
         if (t->note)
             put(w, row, "note", text(t->note));
         for (size_t k = 0; t->ran && k < t->output_count; k++)

@@ -10,11 +10,16 @@
 #define LEAST_RUNS   10
 #define CLOCKS_EVERY 10 /* iterations */
 
-/* One side of the measurement: the candidate, or a baseline. */
+/* One side of the measurement: the candidate, or a baseline. What a program needs beside its kernels (another process,
+ * guarded memory) must cost both sides the same: where the candidate is in a worker, a baseline that is a program gets
+ * a worker of its own, in which nothing of the candidate has run. */
 typedef struct side {
     stitch__timing *timing;
-    stitch__oracle *oracle; /* NULL: the candidate */
-    CUdeviceptr *set;
+    CUdeviceptr *set;          /* where its outputs are compared */
+    stitch__oracle *oracle;    /* of a baseline in this process; NULL: driven through `program` */
+    stitch__candidate program; /* the candidate, or a baseline in a worker */
+    stitch__worker *worker;    /* of that baseline */
+    bool candidate;
     bool broken; /* a baseline that failed: not measured further */
 } side;
 
@@ -59,11 +64,56 @@ static int drop_baseline(stitch__verify *v, side *s, int rc, stitch_error **why,
     return rc;
 }
 
+static int prepare_in_worker(timer *t, side *s, stitch_error **why)
+{
+    stitch__verify *v = t->v;
+    const stitch__candidate *c = &s->program;
+    const stitch__load how = {.poison = -1};
+    stitch__prepared facts;
+    int code = STITCH_OK;
+    int rc =
+        c->ops->fill_weights(c->self, &v->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_WEIGHTS, 0), why);
+
+    if (!rc)
+        rc = c->ops->fill_inputs(c->self, &v->scope, v->options.seed, NULL, why);
+    if (!rc)
+        rc = c->ops->load(c->self, &v->scope, &how, &code, why, why);
+    if (!rc && !code)
+        rc = c->ops->prepare(c->self, &v->scope, &facts, &code, why, why);
+    return rc ? rc : code;
+}
+
+/* Compiled here, as the candidate was; the worker only loads. */
+static int open_in_worker(timer *t, side *s, stitch_program *program, stitch_error **why)
+{
+    stitch__verify *v = t->v;
+    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    int rc = stitch_program_validate(program, v->task->iface, v->dev->info.arch, why);
+
+    options.arch = v->dev->info.arch;
+    options.ptx = v->dev->info.simulated;
+    if (!rc)
+        rc = stitch_program_compile(program, &options, NULL, why);
+    if (!rc)
+        rc = stitch__worker_acquire(v->ctx, &v->scope, NULL, &s->worker, why);
+    if (!rc)
+        rc = stitch__worker_open(s->worker, &v->scope, v->task, program, &s->program, why);
+    if (!rc)
+        rc = stitch__set_make(v, NULL, " (baseline)", &s->set, why);
+    return rc ? rc : prepare_in_worker(t, s, why);
+}
+
 static int open_baseline(timer *t, side *s, const stitch__compute *what, stitch_error **err)
 {
     stitch__verify *v = t->v;
     stitch_error *why = NULL;
-    int rc = stitch__oracle_open(v->task, what, v->dev, v->options.ops, v->options.op_count, &s->oracle, &why);
+    int rc;
+
+    if (v->worker && what->program && !what->output_dtype) {
+        rc = open_in_worker(t, s, what->program, &why);
+        return rc ? drop_baseline(v, s, rc, &why, err) : STITCH_OK;
+    }
+    rc = stitch__oracle_open(v->task, what, v->dev, v->options.ops, v->options.op_count, &s->oracle, &why);
 
     if (!rc)
         rc = stitch__set_make(v, s->oracle, " (baseline)", &s->set, &why);
@@ -86,7 +136,7 @@ static int open_sides(timer *t, stitch_error **err)
     if (!t->sides || !t->outputs || !r->baselines)
         return stitch__err_nomem(v->ctx, err);
     t->side_count = 1;
-    t->sides[0] = (side){.timing = &r->candidate, .set = v->first};
+    t->sides[0] = (side){.timing = &r->candidate, .set = v->first, .program = v->candidate, .candidate = true};
     rc = add_name(v, &r->candidate, "candidate", v->task->precision, err);
     if (!rc && recorded) /* reading tensors from a file is nothing to be faster than */
         return stitch__report_note(r, err, "the task has no baseline, so that there is no speed-up");
@@ -131,8 +181,12 @@ static void close_timer(timer *t)
     stitch__verify *v = t->v;
     if (!stitch__abandoned(v)) {
         for (size_t i = 1; i < t->side_count; i++) {
-            stitch__oracle_close(t->sides[i].oracle);
-            stitch__set_free(v, t->sides[i].set);
+            side *s = &t->sides[i];
+            stitch__oracle_close(s->oracle);
+            if (s->program.ops)
+                s->program.ops->close(s->program.self);
+            stitch__worker_release(s->worker, true);
+            stitch__set_free(v, s->set);
         }
         if (t->start)
             v->dev->drv->EventDestroy(t->start);
@@ -161,7 +215,7 @@ static int warm_up(timer *t, side *s, int *code, stitch_error **why, stitch_erro
     int rc = STITCH_OK;
     for (int i = 0; !rc && !*code && i < v->options.warmup; i++) {
         if (!s->oracle) {
-            rc = v->candidate.ops->run(v->candidate.self, &v->scope, &run, code, why, err);
+            rc = s->program.ops->run(s->program.self, &v->scope, &run, code, why, err);
             continue;
         }
         *code = stitch__oracle_run(s->oracle, v->stream, why);
@@ -200,19 +254,18 @@ out:
 static int timed_run(timer *t, side *s, uint64_t seed, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = t->v;
-    const stitch__candidate *c = &v->candidate;
+    const stitch__candidate *c = &s->program;
     stitch__run run = STITCH__RUN_INIT;
     double us = 0;
-    int rc;
+    int rc = stitch__fill_inputs(v, seed, NULL, err); /* the reference's, which may be a side's too */
 
     run.poison = STITCH__POISON_A;
     run.flush_bytes = t->flush_bytes;
-    if (s->oracle) {
-        rc = stitch__fill_inputs(v, seed, NULL, err);
-        if (!rc)
-            rc = time_baseline(t, s, &us, code, why, err);
-    } else {
-        rc = stitch__draw_inputs(v, seed, NULL, err);
+    if (!rc && s->oracle) {
+        rc = time_baseline(t, s, &us, code, why, err);
+    } else if (!rc) {
+        if (!s->candidate || !v->runner)
+            rc = c->ops->fill_inputs(c->self, &v->scope, seed, NULL, err);
         if (!rc)
             rc = c->ops->clear_states(c->self, &v->scope, 0, err);
         if (!rc)
@@ -228,13 +281,13 @@ static int check_run(timer *t, side *s, stitch_error **err)
 {
     stitch__verify *v = t->v;
     bool good = true;
-    int rc = s->oracle ? STITCH_OK : v->candidate.ops->fetch(v->candidate.self, &v->scope, 0, s->set, err);
+    int rc = s->oracle ? STITCH_OK : s->program.ops->fetch(s->program.self, &v->scope, 0, s->set, err);
 
     if (!rc)
         rc = stitch__compare_set(v, s->set, s->oracle, NULL, t->outputs, err);
     for (size_t k = 0; !rc && k < stitch__output_count(v); k++)
         good = good && stitch__output_passes(&t->outputs[k]);
-    if (!rc && !good && !s->oracle) {
+    if (!rc && !good && s->candidate) {
         good = true;
         rc = stitch__budget_apply(v, t->outputs, err);
         for (size_t k = 0; !rc && k < stitch__output_count(v); k++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workers of a context. One idles between verifications, ready for the next one; when it is lost, another one starts
- * in the background. More than one at a time exist only while several threads verify at once.
+ * Workers of a context. Two idle between verifications, ready for the next one's candidate and baseline; when one is
+ * lost, another one starts in the background. More than one at a time exist only while several threads verify at once.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -11,14 +11,15 @@
 
 enum {
     START_MS = 60000, /* for a driver that wakes up its devices first */
-    REAP_MS = 2000,   /* a killed process whose device is busy takes tens of milliseconds */
+    MAX_IDLE = 2,
+    REAP_MS = 2000, /* a killed process whose device is busy takes tens of milliseconds */
 };
 
 struct stitch__worker_pool {
     stitch_context *ctx;
-    pthread_mutex_t lock; /* guards what follows */
-    stitch__worker *idle;
-    uint32_t sandbox; /* the strongest one that a worker could open its device in */
+    pthread_mutex_t lock;           /* guards what follows */
+    stitch__worker *idle[MAX_IDLE]; /* NULL: none */
+    uint32_t sandbox;               /* the strongest one that a worker could open its device in */
     stitch__process *dying;
     size_t dying_count, dying_cap;
 };
@@ -54,8 +55,9 @@ static void free_pool(void *state)
 {
     stitch__worker_pool *p = state;
 
-    if (p->idle)
-        discard(p, p->idle);
+    for (size_t i = 0; i < MAX_IDLE; i++)
+        if (p->idle[i])
+            discard(p, p->idle[i]);
     reap(p, REAP_MS);
     for (size_t i = 0; i < p->dying_count; i++) {
         stitch__log(p->ctx, STITCH_LOG_WARN, "worker process %d does not end although it was killed",
@@ -88,15 +90,17 @@ static bool sound(stitch__worker *w)
 
 static stitch__worker *take_idle(stitch__worker_pool *p, const char *path, uint32_t sandbox, bool fresh)
 {
-    stitch__worker *w;
+    stitch__worker *w = NULL;
 
     pthread_mutex_lock(&p->lock);
     reap(p, 0);
-    w = p->idle;
-    p->idle = NULL;
-    if (w && (strcmp(w->path, path) != 0 || w->sandbox != sandbox || (fresh && w->used) || !sound(w))) {
-        discard(p, w);
-        w = NULL;
+    for (size_t i = 0; !w && i < MAX_IDLE; i++) {
+        w = p->idle[i];
+        p->idle[i] = NULL;
+        if (w && (strcmp(w->path, path) != 0 || w->sandbox != sandbox || (fresh && w->used) || !sound(w))) {
+            discard(p, w);
+            w = NULL;
+        }
     }
     pthread_mutex_unlock(&p->lock);
     return w;
@@ -214,13 +218,17 @@ void stitch__worker_release(stitch__worker *w, bool reusable)
         fresh->pool = p;
     pthread_mutex_lock(&p->lock);
     reap(p, 0);
-    if (!reusable || p->idle || !sound(w)) {
+    if (!reusable || !sound(w)) {
         discard(p, w);
         w = fresh;
     }
-    if (w && !p->idle)
-        p->idle = w;
-    else if (w)
+    for (size_t i = 0; w && i < MAX_IDLE; i++) {
+        if (!p->idle[i]) {
+            p->idle[i] = w;
+            w = NULL;
+        }
+    }
+    if (w)
         discard(p, w);
     pthread_mutex_unlock(&p->lock);
 }
