@@ -13,7 +13,9 @@ cd "$(dirname "$0")/.." || exit 1
 LD_LIBRARY_PATH="$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 STITCH_BUILD="$build"
 STITCH_LIBRARY="$build/lib/libstitch.so"
-export LD_LIBRARY_PATH STITCH_BUILD STITCH_LIBRARY
+STITCH_EXAMPLES="$PWD/examples"
+STITCH_TEST_WORKER="$build/tests/unit/test-worker"
+export LD_LIBRARY_PATH STITCH_BUILD STITCH_LIBRARY STITCH_EXAMPLES STITCH_TEST_WORKER
 if [ -z "${VIRTUAL_ENV:-}" ] && [ -d "$build/venv/lib" ]; then
     VIRTUAL_ENV="$build/venv" # CUDA libraries from wheels, where the build has them
     export VIRTUAL_ENV

@@ -17,7 +17,12 @@
 enum { COUNT = 3, N = 4099 };
 
 static stitch__device *dev;
-static const stitch__worker_options probing = {.executable = STITCH_TEST_WORKER};
+/* The build folder may have been carried to another machine (tests/gpu.sh). */
+static const char *test_worker(void)
+{
+    const char *path = getenv("STITCH_TEST_WORKER");
+    return path && *path ? path : STITCH_TEST_WORKER;
+}
 
 static void need_worker(void)
 {
@@ -431,7 +436,7 @@ TEST(confined)
     char question[300], *answer = NULL;
 
     need_worker();
-    CHECK_OK(stitch__worker_acquire(ctx, &scope, &probing, &w, &err));
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &(stitch__worker_options){.executable = test_worker()}, &w, &err));
     const char *sandbox = stitch__worker_sandbox(w);
     printf("# %s\n", sandbox);
     if (strstr(sandbox, "landlock ") && !strstr(sandbox, "no landlock")) {
@@ -498,7 +503,7 @@ TEST(no_secrets)
     options.api_key = key;
     int rc = stitch_model_new_http(ctx, &options, &model, &err);
     CHECK(rc == STITCH_OK || rc == STITCH_E_UNSUPPORTED); /* built without HTTP */
-    CHECK_OK(stitch__worker_acquire(ctx, &scope, &(stitch__worker_options){STITCH_TEST_WORKER, false, true}, &w, &err));
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &(stitch__worker_options){test_worker(), false, true}, &w, &err));
     stitch_task *t = vector_task();
     stitch_program *p = make_program(t, good);
     (void)in_worker(w, t, p, 60000, &code, &why);
