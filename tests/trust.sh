@@ -13,7 +13,7 @@
 set -u
 
 usage() {
-    sed -n 's/^# \{0,1\}//; /^usage/,/^   BUILD/p' "$0" >&2
+    sed -n '6,14s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
