@@ -163,6 +163,8 @@ static int failure_message(stitch__verify *v, stitch_error **why)
     } else {
         for (size_t k = 0; k < t->output_count; k++)
             if (!stitch__output_passes(&t->outputs[k])) {
+                if (!t->declared)
+                    stitch__buf_printf(&b, "with %s inputs, ", t->kind);
                 stitch__describe_comparison(&b, v->report, &t->outputs[k]);
                 break;
             }
