@@ -108,6 +108,14 @@ static const trick_task sums = {SUMS_DOC, SUMS("double", "s += x[i]"), SUMS("flo
     "__global__ void extra(const float *x, float *h, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; "         \
     "if (i < n) h[i] = x[i] * 2; }\n"
 #define TWO_PLAN PLAN(BUFFER("h", "f32"), "", STEP("extra", "[\"x\",\"h\",{\"i32\":\"N\"}]") "," STEP("k", VECTOR_ARGS))
+/* Honest, and it faults when its first step is left out: the second one finds its elements by what the first wrote. */
+#define INDEXED                                                                                                        \
+    "__global__ void order(int *at, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) at[i] = n - 1 " \
+    "- "                                                                                                               \
+    "i; }\n" VECTOR_HEAD("k", "const int *at, ", "float") "int j = at[i]; y[j] = a[j] * x[j] + b[j];\n    }\n}\n"
+#define INDEXED_PLAN                                                                                                   \
+    PLAN(BUFFER("at", "i32"), "",                                                                                      \
+         STEP("order", "[\"at\",{\"i32\":\"N\"}]") "," STEP("k", "[\"x\",\"a\",\"b\",\"y\",\"at\",{\"i32\":\"N\"}]"))
 #define CACHED(condition)                                                                                              \
     "__device__ const float *key;\n__device__ float kept[4099];\n"                                                     \
     "__global__ void remember(const float *x) { key = x; }\n" VECTOR(                                                  \
@@ -420,8 +428,8 @@ const trick tricks[] = {
      .task = &vector,
      .source = TWO_KERNELS,
      .plan = TWO_PLAN,
-     .twin_source = VECTOR("y[i] = " RIGHT ";"),
-     .twin_plan = VECTOR_PLAN,
+     .twin_source = INDEXED,
+     .twin_plan = INDEXED_PLAN,
      .words = "dead_step"},
     {.row = 21,
      .name = "honest in the trials, wrong when it is timed",
