@@ -321,6 +321,8 @@ int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out
         s.baseline_high_us = r->baselines[0].high;
         /* A degenerate task can be won by nobody. */
         s.speedup = s.timed && s.median_us > 0 && !s.degenerate ? s.baseline_us / s.median_us : 0;
+        s.speedup_low = s.speedup > 0 ? r->speedup_low : 0;
+        s.speedup_high = s.speedup > 0 ? r->speedup_high : 0;
     }
     s.prepare_us = r->prepare_us;
     s.workspace_bytes = r->workspace_bytes;

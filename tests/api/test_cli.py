@@ -50,7 +50,9 @@ def usage():
                              (["compile", "--nonsense"], 2, "--help"), (["compile", "a", "b"], 2, "unexpected"),
                              (["run", "--task", TASK, "--model", "x", "--attempts", "0"], 2, "not a valid value"),
                              (["compile", "--source", SOURCE], 2, "--plan"), (["admit"], 2, "--task is needed"), (["help", "admit"], 0, "--runs"),
-                             (["admit", "--task", TASK, "x"], 2, "unexpected"), (["admit", "--task", TASK, "--runs", "0"], 2, "not a valid value")):
+                             (["admit", "--task", TASK, "x"], 2, "unexpected"), (["admit", "--task", TASK, "--runs", "0"], 2, "not a valid value"),
+                             (["verify", "--task", TASK, "--where", "elsewhere", "x.stitch"], 2, "not a valid value"), (["verify", "--where"], 2, "where"),
+                             (["run", "--task", TASK, "--model", "x", "--where", ""], 2, "not a valid value"), (["help", "verify"], 0, "--where")):
         done = run(*args)
         check("usage: stitch " + " ".join(os.path.basename(a) for a in args), done.returncode == code and word in done.stdout + done.stderr,
               done)
@@ -155,6 +157,33 @@ def admits():
     check("admit with too few runs", done.returncode == 2 and "at least 4" in done.stderr, done)
 
 
+def places():
+    """The same program here, in a worker, and where there is none to be had."""
+    kernel = 'extern "C" __global__ void k(const float *x, %s *y) { y[threadIdx.x] = 2 * (%s)x[threadIdx.x]; }\n'
+    put("w.cu", kernel % ("float", "float"))
+    put("w64.cu", kernel % ("double", "double"))
+    put("w.json", json.dumps({"stitch": 1, "run": [{"kernel": "k", "grid": [1], "block": ["N"], "args": ["x", "y"]}]}))
+    task = put("w.task.json", json.dumps({
+        "stitch_task": 1, "name": "w", "dims": {"N": 256}, "inputs": [{"name": "x", "dtype": "f32", "shape": ["N"]}],
+        "outputs": [{"name": "y", "dtype": "f32", "shape": ["N"]}], "reference": {"program": {"source": "w64.cu", "plan": "w.json"}, "outputs": "f64"}}))
+    args = ["verify", "--task", task, "--source", os.path.join(FOLDER, "w.cu"), "--plan", os.path.join(FOLDER, "w.json"), "--device", "sim:sm_90a",
+            "--trials", "1", "--json"]
+    for where, words in (("here", "in this process"), ("worker", "in a worker ("), ("auto", "in this process")):
+        done = run(*args, "--where", where)
+        if done.returncode == 3:
+            tests.append(True)
+            print(f"ok {len(tests)} - verify --where # SKIP no simulator")
+            return
+        report = json.loads(done.stdout.splitlines()[-1])
+        check(f"verify --where {where}", done.returncode == 0 and report["environment"]["program_ran"].startswith(words), done)
+    os.environ["STITCH_WORKER"] = os.path.join(FOLDER, "no-such-worker")
+    done = run(*args, "--where", "worker")
+    check("verify --where worker without a worker", done.returncode == 2 and "no-such-worker" in done.stdout + done.stderr, done)
+    done = run(*args, "--where", "here")
+    check("verify --where here needs none", done.returncode == 0, done)
+    del os.environ["STITCH_WORKER"]
+
+
 def without_a_device():
     done = run("verify", "--task", TASK, "--source", SOURCE, "--plan", PLAN, "--device", "none")
     check("verify without a device", done.returncode == 3 and "device" in done.stderr, done)
@@ -172,6 +201,7 @@ def main():
         compiles()
         hostile_names()
         admits()
+        places()
     else:
         tests.append(True)
         print(f"ok {len(tests)} - compile # SKIP no NVRTC")

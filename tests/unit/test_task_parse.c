@@ -163,6 +163,13 @@ TEST(errors_name_the_place)
         {"\"atol\": 1e-2", "\"atol\": -1", "tolerance"},
         {"\"atol\": 1e-2", "\"atol\": \"x\"", "tolerance.atol"},
         {"\"precision\": \"tf32\"", "\"precision\": \"f64\"", "precision"},
+        {"\"precision\": \"tf32\"", "\"flops\": 7", "flops"},
+        {"\"precision\": \"tf32\"", "\"flops\": \"\"", "flops"},
+        {"\"precision\": \"tf32\"", "\"flops\": \"2*B*Q\"", "flops: "},
+        {"\"precision\": \"tf32\"", "\"flops\": \"B - C\"", "flops: \"B - C\" is -56 operations"},
+        {"\"precision\": \"tf32\"", "\"flops\": \"9000000000000000000*B\"", "flops: "},
+        {"\"precision\": \"tf32\"", "\"flops\": \"B / (C - 64)\"", "flops: "},
+        {"\"precision\": \"tf32\"", "\"flops\": \"2*(B\"", "flops: "},
         {"\"precision\": \"tf32\"", "\"reference\": {}", "reference"},
         {"\"precision\": \"tf32\"", "\"reference\": 5", "reference"},
         {"\"precision\": \"tf32\"", "\"reference\": {\"tensors\": \"a\"}", "reference.tensors"},
@@ -250,6 +257,27 @@ TEST(limits_tensors)
     text = stitch__buf_take(&b, NULL);
     CHECK_ERR(stitch_task_parse(ctx, text, NULL, &t, &err), STITCH_E_LIMIT, "outputs[4096]");
     stitch_free(text);
+}
+
+/* What a lower bound is made of: an expression over the dims, whatever they are at the time. */
+TEST(operations)
+{
+    stitch_task *t = NULL;
+    char *text = replaced("\"precision\": \"tf32\"", "\"precision\": \"tf32\", \"flops\": \"2*B*C\"");
+
+    need_context();
+    CHECK_OK(stitch_task_parse(ctx, text, NULL, &t, &err));
+    CHECK_STR(t->flops, "2*B*C");
+    CHECK_ERR(stitch_task_set_flops(t, "2*B*Q", &err), STITCH_E_VALIDATE, "Q");
+    CHECK_ERR(stitch_task_set_flops(t, "B - C", &err), STITCH_E_INVALID, "is -56 operations");
+    CHECK_ERR(stitch_task_set_flops(t, "9000000000000000000*B", &err), STITCH_E_VALIDATE, "");
+    CHECK_ERR(stitch_task_set_flops(t, NULL, &err), STITCH_E_INVALID, "expression");
+    CHECK_ERR(stitch_task_set_flops(NULL, "1", &err), STITCH_E_INVALID, "task");
+    CHECK_STR(t->flops, "2*B*C"); /* a refused one changes nothing */
+    CHECK_OK(stitch_task_set_flops(t, "0", &err));
+    CHECK_STR(t->flops, "0");
+    stitch_task_free(t);
+    free(text);
 }
 
 TEST(setters_refuse)
@@ -493,6 +521,6 @@ TEST(every_allocation_may_fail)
 }
 
 TEST_MAIN(RUN(reads_every_field), RUN(reduced_dims_change_together), RUN(errors_name_the_place),
-          RUN(refuses_what_is_no_document), RUN(limits_tensors), RUN(setters_refuse), RUN(reference_is_set_once),
+          RUN(refuses_what_is_no_document), RUN(limits_tensors), RUN(operations), RUN(setters_refuse), RUN(reference_is_set_once),
           RUN(integers_need_a_distribution), RUN(hash_covers_everything), RUN(files_are_relative_to_the_document),
           RUN(every_allocation_may_fail))

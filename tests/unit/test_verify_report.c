@@ -129,6 +129,8 @@ TEST(summary)
     CHECK_OK(stitch__timing_add(r, &r->baselines[0], 25, &err));
     stitch__timing_finish(r, &r->candidate);
     stitch__timing_finish(r, &r->baselines[0]);
+    r->speedup_low = 2.25;
+    r->speedup_high = 2.75;
     CHECK_OK(stitch__report_finish(r, &err));
     CHECK_INT(stitch_report_summary_get(r, &s), 0);
     CHECK_INT(s.correct, 1);
@@ -136,6 +138,8 @@ TEST(summary)
     CHECK_INT(s.elements, 32);
     CHECK_INT(s.mismatches, 0);
     CHECK_NEAR(s.speedup, 2.5, 1e-12);
+    CHECK_NEAR(s.speedup_low, 2.25, 0);
+    CHECK_NEAR(s.speedup_high, 2.75, 0);
     CHECK_NEAR(s.mean_abs_error, 1e-6, 1e-12);
     CHECK(s.seed == 0xfedcba9876543210u);
     /* An older caller's shorter struct. */
