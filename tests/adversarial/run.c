@@ -39,7 +39,7 @@ static stitch_verify_options options_of(const trick *t)
 {
     stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
     o.trials = 2;
-    o.iterations = t->limit == LIMIT_TIME || t->outcome == NOT_FASTER ? 60 : 12;
+    o.iterations = t->limit == LIMIT_TIME || t->limit == LIMIT_AFTER || t->outcome == NOT_FASTER ? 60 : 12;
     o.warmup = 2;
     o.timeout_ms = t->timeout_ms;
     o.where = where;

@@ -21,15 +21,16 @@ static const trick_task large_vector = {VECTOR_DOC_OF("1048576", TOLERANCE("1e-4
                                         ORACLE("(double)a[i] * x[i] + b[i]"), VECTOR("y[i] = " RIGHT ";"), VECTOR_PLAN};
 /* Outputs of about 1e-3 under a tolerance of 0.1. */
 static const trick_task small_outputs = {VECTOR_DOC(TOLERANCE("0.1")), ORACLE("1e-3 * a[i] * x[i]"),
-                                         VECTOR("y[i] = 1e-3f * a[i] * x[i];"), VECTOR_PLAN};
+                                         NULL, /* with one, trials beyond the declared inputs would tell */
+                                         VECTOR_PLAN};
 /* The input only shows in the ninth digit. */
 static const trick_task deaf = {VECTOR_DOC(TOLERANCE("1e-4")), ORACLE("1 + 1e-9 * x[i]"),
                                 VECTOR("y[i] = 1 + 1e-9f * x[i];"), VECTOR_PLAN};
 static const trick_task product = {PRODUCT_DOC("1e-4"), PRODUCT("double", "(double)u * v", "k"),
                                    PRODUCT("float", "u * v", "k"), PRODUCT_PLAN};
 /* So loose that the results of TF32 are within the tolerance: only the policy speaks against it. */
-static const trick_task loose_product = {PRODUCT_DOC("0.05"), PRODUCT("double", "(double)u * v", "k"),
-                                         PRODUCT("float", "u * v", "k"), PRODUCT_PLAN};
+static const trick_task loose_product = {PRODUCT_DOC("0.05"), PRODUCT("double", "(double)u * v", "k"), NULL,
+                                         PRODUCT_PLAN};
 static const trick_task softmax = {ROWS_DOC("softmax"), LARGEST("double") SOFTMAX("double", "largest(x, n)"),
                                    LARGEST("float") SOFTMAX("float", "largest(x, n)"), ROWS_PLAN};
 static const trick_task identity = {COPY_DOC("identity", TOLERANCE("1e-4")), COPY("double", "y[i] = x[i];"),
@@ -566,9 +567,9 @@ const trick tricks[] = {
      .name = "hangs",
      .where = WORKER,
      .task = &vector,
-     .source = VECTOR("y[i] = " RIGHT "; if (i == 3) for (volatile int go = 1; go;) { }"),
+     .source = VECTOR("y[i] = " RIGHT "; if (i == 3) while (((volatile float *)y)[i] < 1e30f) { }"),
      .plan = VECTOR_PLAN,
-     .twin_source = VECTOR("y[i] = " RIGHT "; if (i == 3) for (volatile int go = 9; go; go--) { }"),
+     .twin_source = VECTOR("y[i] = " RIGHT "; if (i == 3) while (((volatile float *)y)[i] > 1e30f) { }"),
      .stage = CORRECT,
      .words = "did not end in time",
      .sim_stage = SIMULATE,
