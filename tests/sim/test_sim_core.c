@@ -388,6 +388,7 @@ TEST(waiting)
     arg_buffer(&t, "flag", 1, ZEROS);
     run_finds(&t, STITCH__SIM_BUDGET, NULL);
     CHECK_INT(t.r.fault, STITCH__SIM_BUDGET);
+    stitch__sim_result_clear(&t.r);
     t.l.instruction_budget = 0;
     t.l.deadline_ns = stitch__now_ns() + 50 * 1000 * 1000;
     CHECK_ERR(stitch__sim_launch_run(&t.l, &t.r, &err), STITCH_E_TIMEOUT, "never_set");
