@@ -521,6 +521,6 @@ TEST(every_allocation_may_fail)
 }
 
 TEST_MAIN(RUN(reads_every_field), RUN(reduced_dims_change_together), RUN(errors_name_the_place),
-          RUN(refuses_what_is_no_document), RUN(limits_tensors), RUN(operations), RUN(setters_refuse), RUN(reference_is_set_once),
-          RUN(integers_need_a_distribution), RUN(hash_covers_everything), RUN(files_are_relative_to_the_document),
-          RUN(every_allocation_may_fail))
+          RUN(refuses_what_is_no_document), RUN(limits_tensors), RUN(operations), RUN(setters_refuse),
+          RUN(reference_is_set_once), RUN(integers_need_a_distribution), RUN(hash_covers_everything),
+          RUN(files_are_relative_to_the_document), RUN(every_allocation_may_fail))
