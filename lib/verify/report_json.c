@@ -340,10 +340,11 @@ static json_t *time_json(writer *w, const stitch_report *r)
 {
     json_t *time = json_object(), *list = json_array();
     put(w, time, "method",
-        text("events on the stream around each whole run; candidate and main baseline alternate; before each run new "
-             "input "
-             "contents, poisoned outputs, then flush_bytes written; outputs of checked runs compared with the "
-             "reference"));
+        text(
+            "events on the stream around each whole run; candidate and main baseline in the order A B B A; before each "
+            "run "
+            "new input contents, poisoned outputs, then flush_bytes written; outputs of checked runs compared with the "
+            "reference"));
     put(w, time, "speedup", speedup_json(w, r));
     put(w, time, "lower_bound", bound_json(w, r));
     put(w, time, "clocks", clocks_json(w, r));

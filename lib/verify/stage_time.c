@@ -335,31 +335,40 @@ static int run_reference(stitch__verify *v, stitch_error **err)
     return rc ? rc : stitch__stream_wait(v->dev, v->stream, &v->scope, "running the reference", err);
 }
 
-/* Candidate, then every baseline that takes part in this iteration. */
+/* What a checked run of a side made. `first`: of this iteration, so that the reference has not run yet. */
+static int check_side(timer *t, side *s, size_t i, bool first, int *code, stitch_error **why, stitch_error **err)
+{
+    int64_t began = stitch__now_ns();
+    int rc = first ? run_reference(t->v, err) : STITCH_OK;
+
+    if (!rc)
+        rc = check_run(t, s, err);
+    if (!rc && s->candidate && s->timing->checks != s->timing->checks_passed)
+        *code = wrong_run(t, i, why);
+    t->checking_ns += stitch__now_ns() - began;
+    return rc;
+}
+
+/* Candidate and main baseline, in turn one before the other, so that neither gains by its place; then the baselines
+ * that take part in this iteration. */
 static int iteration(timer *t, size_t i, bool check, size_t sides, int *code, stitch_error **why, stitch_error **err)
 {
-    stitch__verify *v = t->v;
-    uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_TIMED, i);
+    uint64_t seed = stitch__seed_derive(t->v->options.seed, STITCH__SEED_TIMED, i);
+    bool swap = i % 2 && sides > 1, first = true;
     int rc = STITCH_OK;
 
     for (size_t k = 0; !rc && !*code && k < sides; k++) {
-        side *s = &t->sides[k];
+        side *s = &t->sides[swap && k < 2 ? 1 - k : k];
         stitch_error *baseline_why = NULL;
         int side_code = STITCH_OK;
         if (s->broken)
             continue;
-        rc = timed_run(t, s, seed, k ? &side_code : code, k ? &baseline_why : why, err);
+        rc = timed_run(t, s, seed, s->candidate ? code : &side_code, s->candidate ? why : &baseline_why, err);
         if (!rc && side_code)
-            rc = drop_baseline(v, s, side_code, &baseline_why, err);
+            rc = drop_baseline(t->v, s, side_code, &baseline_why, err);
         if (!rc && !*code && check && !s->broken) {
-            int64_t began = stitch__now_ns();
-            if (k == 0)
-                rc = run_reference(v, err);
-            if (!rc)
-                rc = check_run(t, s, err);
-            if (!rc && k == 0 && s->timing->checks != s->timing->checks_passed)
-                *code = wrong_run(t, i, why);
-            t->checking_ns += stitch__now_ns() - began;
+            rc = check_side(t, s, i, first, code, why, err);
+            first = false;
         }
         stitch_error_free(baseline_why);
     }
@@ -471,6 +480,16 @@ static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitc
     return rc;
 }
 
+/* A fresh module, as the baselines have: what the program left in its own memory while it was tried is gone. */
+static int start_afresh(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
+{
+    const stitch__candidate *c = &v->candidate;
+    const stitch__load how = {.poison = -1};
+    stitch__prepared facts;
+    int rc = c->ops->load(c->self, &v->scope, &how, code, why, err);
+    return rc || *code ? rc : c->ops->prepare(c->self, &v->scope, &facts, code, why, err);
+}
+
 int stitch__stage_time(stitch__verify *v, stitch_error **err)
 {
     timer t = {.v = v};
@@ -489,6 +508,8 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
     if (!rc)
         rc = stitch__hash_tensors(v, false, err);
     if (!rc)
+        rc = start_afresh(v, &code, &why, err);
+    if (!rc && !code)
         rc = measure(&t, &code, &why, err);
     if (!rc && !code)
         rc = stitch__exploit_after_timing(v, &code, &why, err);

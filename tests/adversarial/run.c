@@ -148,10 +148,10 @@ static const char *found(const char *text, const char *words, size_t *len)
 static char *with_limit(const trick *t, const verdict *twin)
 {
     const char *at = strstr(t->source, "LIMIT");
-    /* Two runs since the module was loaded last; then the ones before the end of timing, and one of those after. */
+    /* Since the module was loaded last: the runs until the end of timing, and one of those after. */
     int64_t limit = t->limit == LIMIT_CORRECT ? twin->checked
                     : t->limit == LIMIT_TIME  ? 40
-                                              : 2 + twin->warmup + twin->runs + 1;
+                                              : twin->warmup + twin->runs + 1;
     char *out;
     if (t->limit == LIMIT_NONE || !at)
         return strdup(t->source);
