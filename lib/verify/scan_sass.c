@@ -278,11 +278,31 @@ static const opcode *find(unsigned code, unsigned generation)
     return NULL;
 }
 
+/* Bits 9 to 11 say where the operands come from (registers, a constant, the instruction itself), the nine below which
+ * instruction it is: every form in the table agrees on that. So a form that is not in it is known from its siblings,
+ * where none of them has to be looked at further. */
+static const opcode *find_sibling(unsigned code, unsigned generation)
+{
+    const opcode *found = NULL;
+    for (size_t i = 0; i < STITCH__COUNT(opcodes); i++) {
+        const opcode *o = &opcodes[i];
+        if ((o->code & 0x1ff) != (code & 0x1ff) || !(o->generations & generation))
+            continue;
+        if (o->what != W_PLAIN)
+            return NULL;
+        found = o;
+    }
+    return found;
+}
+
 void stitch__sass_decode(int arch, uint64_t low, uint64_t high, stitch__sass *out)
 {
     unsigned code = bits(low, 0, 12);
-    const opcode *o = find(code, arch < 100 ? 1 : 2);
+    unsigned generation = arch < 100 ? 1 : 2;
+    const opcode *o = find(code, generation);
     memset(out, 0, sizeof(*out));
+    if (!o)
+        o = find_sibling(code, generation);
     if (!o) {
         out->kind = STITCH__SCAN_NOT_KNOWN;
         snprintf(out->name, sizeof(out->name), "op 0x%03x", code);
