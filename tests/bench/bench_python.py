@@ -48,6 +48,8 @@ def measure_binding(x, samples):
     show("Executor.run, what the binding adds", ours)
     show("a call through ctypes alone, in a lambda", call)
     show("an empty lambda", loop)
+    memory = stitch.DevicePointer(1 << 30, 1024, "f32", (256,), 0)
+    show("Executor.bind of a DevicePointer", [timed(lambda: x.bind("x", memory), 100) for _ in range(samples)])
 
 
 def measure_gpu(samples):

@@ -312,7 +312,7 @@ def test_reference_in_python():
             dtype == stitch.Dtype.F64
             and facts["shape"] == (256,)
             and facts["typestr"] == "<f4"
-            and facts["data"][1]
+            and not facts["data"][1]
             and device == (2, 0)
         )
         assert role == stitch.TensorRole.OUTPUT
@@ -512,7 +512,10 @@ def test_one_thread_at_a_time():
         thread = threading.Thread(target=lambda: answers.append(model.complete("x").text))
         thread.start()
         inside.wait(30)  # which shows too that the GIL is free while the call runs
-        for use in (lambda: model.complete("y"), model.close, ctx.close):
+        ctx.set_model(stitch.Model.host(ctx, str), "judge")
+        ctx._models[stitch.Role.CODER] = model  # as during plan() or code()
+        changes = (lambda: ctx.set_model(None), lambda: ctx.set_prompt("plan", None))
+        for use in (lambda: model.complete("y"), model.close, ctx.close, *changes):
             try:
                 use()
             except stitch.BusyError as e:
@@ -520,7 +523,7 @@ def test_one_thread_at_a_time():
         assert not model.closed and not ctx.closed
         go_on.set()
         thread.join()
-        assert len(caught) == 3 and answers == ["done"], (caught, answers)
+        assert len(caught) == 5 and answers == ["done"], (caught, answers)
 
 
 def test_cancel_from_another_thread():
@@ -587,6 +590,7 @@ def test_nothing_leaks_whatever_the_order():
         ctx.set_model(model)
         candidate = stitch.Candidate.from_program(ctx, p)
         inner = candidate.program
+        assert candidate.program is inner
         for bad in (
             lambda: stitch.Program.parse(ctx, "", "{"),
             lambda: stitch.Task.load(ctx, "/no/such"),
@@ -607,6 +611,16 @@ def test_nothing_leaks_whatever_the_order():
         gc.collect()
         assert all(ref() is None for ref in refs), (close, [ref() for ref in refs])
         assert counting.blocks == 0, (close, counting.blocks)
+
+
+def test_the_interpreter_ends_quietly_with_open_handles():
+    script = (
+        "import sim, stitch; ctx = sim.context('none'); p = sim.program(ctx); m = stitch.Model.host(ctx, lambda r: 'x');"
+        "ctx.set_model(m); m.complete('x'); ctx.itself = ctx; t = stitch.Task(ctx, 't'); t.set_reference(lambda s, t: 0)"
+    )
+    env = dict(os.environ, PYTHONPATH=os.path.dirname(os.path.abspath(__file__)))
+    out = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, env=env)
+    assert (out.returncode, out.stdout, out.stderr) == (0, "", ""), out
 
 
 def test_freed_once():

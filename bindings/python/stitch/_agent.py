@@ -214,13 +214,16 @@ class Candidate(Handle):
         address = self._begin()
         try:
             found = lib.stitch_candidate_program(address)
+            for child in self._made():
+                if isinstance(child, Program) and not child.closed:
+                    return child  # one object, so that two threads do not get into each other's way
             return Program._borrow(found, self) if found else None
         finally:
             self._end()
 
     def close(self) -> None:
         """Releases the candidate and the programs that came from it."""
-        for child in list(self._children):
+        for child in self._made():
             child.close()
         super().close()
 

@@ -131,7 +131,7 @@ class Context(Handle):
     def close(self) -> None:
         """Closes everything made from the context, then the context. BusyError, with nothing closed, while a call uses
         any of it."""
-        children = list(self._children)
+        children = self._made()
         for handle in [self, *children]:
             if handle._users:
                 raise BusyError(
@@ -191,6 +191,7 @@ class Context(Handle):
         """The model of a role ("planner", "coder", "critic", "judge"). A role without one uses the coder's; None takes
         it away. Not while another thread plans or codes with this context."""
         which = enum_value(Role, role, "role")
+        self._not_planning()
         if model is not None and model._owner is not self:
             raise InvalidError("the model belongs to another context")
         address = None if model is None else model._begin()
@@ -203,6 +204,10 @@ class Context(Handle):
         finally:
             if model is not None:
                 model._end()
+
+    def _not_planning(self) -> None:
+        if any(model._users for model in self._models.values()):
+            raise BusyError("a model of this context is in use by a call; roles and prompts cannot be changed now")
 
     def _forget_model(self, model: "Model") -> None:
         """The model is about to go."""
@@ -217,6 +222,7 @@ class Context(Handle):
     def set_prompt(self, name: str, text: Optional[str]) -> None:
         """Overrides a template; None: the built-in one again. Not while another thread plans or codes with this
         context."""
+        self._not_planning()
         self._call(lib.stitch_context_set_prompt, encode(name, "name"), encode(text))
 
 

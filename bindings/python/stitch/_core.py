@@ -262,26 +262,31 @@ class Ref:
     def remove_parent(self, parent: "Ref") -> None:
         with _refs:
             self._parents.remove(parent)
-            parent._drop()
+        parent._drop()
 
     def disown(self) -> None:
         """The handle belongs to another one now."""
         self._free = None
 
-    def release(self) -> None:
+    def release(
+        self, _lock: Any = _refs
+    ) -> None:  # the lock as a default: globals may be gone when the interpreter ends
         """Frees the handle as soon as nothing made from it is left."""
-        with _refs:
-            if not self._released:
-                self._released = True
-                if self._holds == 0:
-                    self._destroy()
+        with _lock:
+            go = not self._released and self._holds == 0
+            self._released = True
+        if go:
+            self._destroy()
 
-    def _drop(self) -> None:
-        self._holds -= 1
-        if self._released and self._holds == 0:
+    def _drop(self, _lock: Any = _refs) -> None:
+        with _lock:
+            self._holds -= 1
+            go = self._released and self._holds == 0
+        if go:
             self._destroy()
 
     def _destroy(self) -> None:
+        """Called once. Without the lock: the library may wait for threads whose callbacks need it."""
         pointer, self.pointer = self.pointer, 0
         if self._free is not None and pointer:
             self._free(pointer)
@@ -329,6 +334,11 @@ class Handle:
             Handle.__init__(self, Ref(made, free, [owner._ref], keep), owner)
         finally:
             owner._end()
+
+    def _made(self) -> List["Handle"]:
+        """What was made from it and is still there."""
+        with _refs:
+            return list(self._children)
 
     @property
     def closed(self) -> bool:

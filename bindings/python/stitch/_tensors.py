@@ -102,11 +102,11 @@ class BoundTensor:
 
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
-        read_only = self.role in (TensorRole.INPUT, TensorRole.WEIGHT)
+        # Inputs are not said to be read-only: PyTorch refuses such memory.
         return {
             "shape": self.shape,
             "typestr": TYPESTR[self.dtype],
-            "data": (self.pointer, read_only),
+            "data": (self.pointer, False),
             "version": 3,
             "strides": None,
             "stream": None,
