@@ -121,7 +121,7 @@ static stitch_verify_options options_of(bool worker, int iterations)
 {
     stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT; /* seed 0: a fresh one from the system */
     o.where = worker ? STITCH_VERIFY_WORKER : STITCH_VERIFY_HERE;
-    o.last_stage = device.simulated ? STITCH_STAGE_CORRECT : STITCH_STAGE_TIME;
+    o.last_stage = device.simulated ? STITCH_STAGE_EXPLOIT : STITCH_STAGE_TIME;
     o.iterations = iterations;
     return o;
 }
@@ -224,7 +224,7 @@ static bool report_verdicts(int count)
         "### False verdicts\n\nEvery verification has a fresh secret seed; one half runs in this process, the other in "
         "a worker. A wrong program must be\nrefused by its results (stage `correct`), a right one must pass all "
         "stages%s.\n\n",
-        device.simulated ? " up to that one (the simulator reports no times)" : " up to its time");
+        device.simulated ? " through `exploit` (the simulator reports no times)" : " through `time`");
     printf("| task | program | verifications | false verdicts |\n| --- | --- | --- | --- |\n");
     for (size_t i = 0; i < STITCH__COUNT(subjects); i++) {
         count_verdicts(&subjects[i], count);
