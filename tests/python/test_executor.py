@@ -289,6 +289,12 @@ def test_torch_tensors_and_their_current_stream():
             a.device = types.SimpleNamespace(type="cpu", index=None)
             with tap.raises(stitch.InvalidError, "CPU memory", ".cuda()"):
                 x.bind("x", a)
+            x.bind("x", sim.CudaArray(driver, sim.floats(N)))
+            x.run()
+            assert asked == [0, 0, 0]  # y is still one of torch's
+            x.bind("y", sim.CudaArray(driver, sim.floats(N)))
+            x.run()
+            assert asked == [0, 0, 0]
     finally:
         del sys.modules["torch"]
 
@@ -344,6 +350,29 @@ def test_closed_and_shared_handles():
         assert program.closed
         with tap.raises(stitch.StateError, "closed"):
             stitch.Executor(ctx, program)
+
+
+def test_no_run_while_another_call_uses_it():
+    driver = sim.Driver()
+    with executor(driver) as x:
+        x.bind_all({"x": sim.CudaArray(driver, sim.floats(N)), "y": sim.CudaArray(driver, sim.floats(N))})
+        x.prepare()
+        caught = []
+
+        def run():
+            driver.enter()
+            try:
+                x.run()
+            except stitch.BusyError as e:
+                caught.append(e)
+
+        x._begin()  # as in prepare()
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        x._end()
+        run()
+        assert len(caught) == 1 and "in use" not in str(caught[0])
 
 
 def test_threads_with_an_executor_each():

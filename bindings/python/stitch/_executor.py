@@ -166,6 +166,8 @@ class Executor(Handle):
         self._bound[slot] = seen
         if _torch_tensor(memory):
             self._torch = self._device
+        elif self._torch >= 0 and not any(_torch_tensor(bound.keep) for bound in self._bound.values()):
+            self._torch = -1
 
     def bind_all(self, memory: Mapping[str, Any]) -> None:
         """bind() of each."""
@@ -177,9 +179,8 @@ class Executor(Handle):
         if self._torch < 0:
             return 0
         torch = sys.modules["torch"]
-        raw = getattr(
-            torch._C, "_cuda_getCurrentRawStream", None
-        )  # what Stream.cuda_stream is made of, without the object
+        # What Stream.cuda_stream is made of, without the object.
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         if raw is not None:
             return int(raw(self._torch))
         return int(torch.cuda.current_stream(self._torch).cuda_stream)
@@ -212,6 +213,8 @@ class Executor(Handle):
         try:
             if self._ref is None:
                 raise StateError("this Executor is closed")
+            if self._users:
+                raise BusyError("this Executor is being prepared or bound; it cannot run now")
             status = self._run(self._ref.pointer, stream, self._error_at)
             if status != 0:
                 raise error_from(self._error, status)
