@@ -136,8 +136,10 @@ def call(function: Any, *args: Any, trigger: Optional[Callable[[], None]] = None
         if trigger is None:
             status = function(*args, byref(err))
         else:
-            with Interruptible(trigger):
+            with Interruptible(trigger) as interruptible:
                 status = function(*args, byref(err))
+            if frame.raised is None and interruptible.must_raise():
+                raise KeyboardInterrupt
         if frame.raised is not None:
             raise frame.raised
         if status != 0:
@@ -197,9 +199,9 @@ def callback(kind: Any, function: Callable[..., Any]) -> Any:
     After one exception in a call, further callbacks of that call fail at once."""
 
     def wrapped(*args: Any) -> int:
-        if _local.frames and _local.frames[-1].raised is not None:
-            return int(Status.E_CANCELLED)
         try:
+            if _local.frames and _local.frames[-1].raised is not None:
+                return int(Status.E_CANCELLED)
             return int(function(*args) or 0)
         except BaseException as e:  # pylint: disable=broad-except
             return _failed(e)

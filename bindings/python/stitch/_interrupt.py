@@ -19,7 +19,7 @@ from typing import Any, Callable, List, Optional
 _lock = threading.Lock()
 _pipe: Optional[List[int]] = None
 _forward = -1
-_running: List[Callable[[], None]] = []
+_running: List["Interruptible"] = []
 
 
 def _watch(read_end: int) -> None:
@@ -39,8 +39,12 @@ def _watch(read_end: int) -> None:
                 except OSError:
                     pass
             if signal.SIGINT in data:
-                for trigger in list(_running):
-                    trigger()
+                for call in _running:
+                    call.hit = True
+                    try:
+                        call.trigger()
+                    except Exception:  # pylint: disable=broad-except  # one that is closed; this thread goes on
+                        pass
 
 
 def _start() -> int:
@@ -69,46 +73,50 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Interruptible:
-    """with Interruptible(trigger): a C call. `trigger` is called from another thread when SIGINT arrives; nothing
-    happens in other threads than the main one, which never get KeyboardInterrupt, or where the program leaves SIGINT to
-    the system."""
+    """with Interruptible(trigger): a C call. `trigger` is called from another thread when SIGINT arrives, which `hit`
+    says afterwards. Nothing happens in other threads than the main one, which never get KeyboardInterrupt, or where the
+    program leaves SIGINT to the system."""
 
-    __slots__ = ("_trigger", "_old")
+    __slots__ = ("trigger", "hit", "_old")
 
     def __init__(self, trigger: Callable[[], None]) -> None:
-        self._trigger = trigger
+        self.trigger, self.hit = trigger, False
         self._old: Optional[int] = None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> "Interruptible":
+        if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
+            try:
+                self._begin()
+            except BaseException:
+                self.__exit__()
+                raise
+        return self
+
+    def _begin(self) -> None:
         global _forward
-        if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
-            return
         ours = _start()
         with _lock:
-            _running.append(self._trigger)
+            _running.append(self)
         try:
-            old = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
-        except ValueError:  # a thread of a subinterpreter
-            self._remove()
+            self._old = old = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+        except ValueError:  # the main thread of a subinterpreter
             return
-        self._old = old
         if old != ours:
             with _lock:
                 _forward = old
 
-    def _remove(self) -> None:
-        with _lock:
-            if self._trigger in _running:
-                _running.remove(self._trigger)
-
     def __exit__(self, *exc: Any) -> None:
         global _forward
-        if self._old is None:
-            return
         try:
-            if _pipe is None or self._old != _pipe[1]:
+            if self._old is not None and (_pipe is None or self._old != _pipe[1]):
                 signal.set_wakeup_fd(self._old)
                 with _lock:
                     _forward = -1
         finally:
-            self._remove()
+            with _lock:
+                if self in _running:
+                    _running.remove(self)
+
+    def must_raise(self) -> bool:
+        """Whether KeyboardInterrupt is due. Python raises it by itself, but loses it at the very start of a callback."""
+        return self.hit and signal.getsignal(signal.SIGINT) is signal.default_int_handler
