@@ -4,10 +4,14 @@
  * counts lost reports and damage. Prints a table; the exit code is 0 if there was neither and, on a real GPU, no worker
  * was too slow; 77 if there is nothing to run on.
  *
- * usage: fault_campaign [COUNT [SEED]]      (default: 1000 faults, seed 1; STITCH_TEST_DEVICE names the device)
+ * usage: fault_campaign [COUNT [SEED [JOBS]]]
+ *
+ * Default: 1000 faults, seed 1, one job. STITCH_TEST_DEVICE names the device. Jobs are processes that share the faults,
+ * each with its own work on the device and workers of its own.
  */
 #include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "verify_tasks.h"
@@ -18,7 +22,8 @@ enum { N = 4099, HANG_MS = 400, LONG_MS = 60000, PINGS = 2000 };
 #define MOST_PING_US  1000 /* median of an empty request */
 #define MOST_FRESH_MS 500  /* median time to a fresh worker after a fault */
 
-typedef enum want { WANT_FAULT, WANT_TIMEOUT, WANT_RIGHT, WANT_FAILURE, WANT_KILLED } want;
+/* WANT_STOPPED: as a fault, or at its deadline, which is hardware's choice. */
+typedef enum want { WANT_FAULT, WANT_TIMEOUT, WANT_RIGHT, WANT_FAILURE, WANT_KILLED, WANT_STOPPED } want;
 
 #define GOOD "y[i] = a[i] * x[i] + b[i]; "
 
@@ -28,9 +33,6 @@ static struct kind {
     bool not_simulated; /* the simulator refuses it */
     bool skip;          /* it does not compile here */
     stitch_program *program;
-    int count, reported, as_wanted, right, lost;
-    double worst_ms, sum_ms;
-    char example[160];
 } kinds[] = {
     {.name = "illegal address, write", .body = GOOD "if (i == 3) *(volatile float *)0x10 = 1;"},
     {.name = "illegal address, read", .body = GOOD "y[i] += ((const volatile float *)y)[i + (1ll << 40)];"},
@@ -41,7 +43,7 @@ static struct kind {
      .body = GOOD "if (i == 5) __assertfail(\"no\", \"program.cu\", 1, \"k\", 1);",
      .before =
          "extern \"C\" __device__ void __assertfail(const char *, const char *, unsigned, const char *, size_t);\n"},
-    {.name = "null function", .body = GOOD "if (i == 5) ((void (*)())(x[0] > 1e30f ? 8 : 0))();"},
+    {.name = "null function", .body = GOOD "if (i == 5) ((void (*)())(x[0] > 1e30f ? 8 : 0))();", .want = WANT_STOPPED},
     {.name = "stack overflow",
      .body = GOOD "if (i == 0) y[i] = deep(1 << 24, x);",
      .before = "__device__ __noinline__ float deep(int n, const float *x)\n{\n    volatile float pad[64];\n"
@@ -91,6 +93,21 @@ static double quantile(double *values, size_t count, double q)
     qsort(values, count, sizeof(*values), by_value);
     return count ? values[(size_t)(q * (double)(count - 1))] : 0;
 }
+
+/* What a job found out; goes through a pipe as it is. */
+static struct result {
+    struct {
+        int count, reported, as_wanted;
+        double worst_ms, sum_ms;
+        char example[160];
+    } kinds[STITCH__COUNT(kinds)];
+    size_t fresh_count;
+    double fresh_ms[10000]; /* acquiring a worker after one was lost */
+    double ping_us, ping_high_us, seconds;
+    long own_runs, own_wrong;
+    char device[200], sandbox[200];
+    bool ran;
+} result;
 
 /* ---- this process's own work ------------------------------------------------------------------------------------- */
 
@@ -184,8 +201,10 @@ static int run_one(stitch__worker *w, stitch_task *t, struct kind *k, bool *righ
         rc = c.ops->fill_inputs(c.self, &scope, 12, NULL, &err);
     if (!rc && !*code)
         rc = c.ops->prepare(c.self, &scope, &prepared, code, why, &err);
-    if (k->want == WANT_TIMEOUT)
+    if (k->want == WANT_TIMEOUT || k->want == WANT_STOPPED)
         scope = stitch__scope_make(ctx, NULL, HANG_MS);
+    if (k->want == WANT_FAILURE)
+        scope = stitch__scope_make(ctx, NULL, 5 * HANG_MS);
     if (!rc && !*code)
         rc = c.ops->run(c.self, &scope, &run, code, why, &err);
     if (!rc && !*code)
@@ -200,9 +219,6 @@ static int run_one(stitch__worker *w, stitch_task *t, struct kind *k, bool *righ
     return rc;
 }
 
-static double fresh_ms[100000];
-static size_t fresh_count;
-
 static void inject(stitch_task *t, struct kind *k)
 {
     stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
@@ -216,8 +232,8 @@ static void inject(stitch_task *t, struct kind *k)
     double start = now_ms(), begun;
 
     int rc = stitch__worker_acquire(ctx, &scope, NULL, &w, &err);
-    if (after_fault && !rc && fresh_count < STITCH__COUNT(fresh_ms))
-        fresh_ms[fresh_count++] = now_ms() - start;
+    if (after_fault && !rc && result.fresh_count < STITCH__COUNT(result.fresh_ms))
+        result.fresh_ms[result.fresh_count++] = now_ms() - start;
     begun = now_ms();
     if (!rc) {
         if (k->want == WANT_KILLED) {
@@ -234,21 +250,22 @@ static void inject(stitch_task *t, struct kind *k)
                 : k->want == WANT_TIMEOUT ? code == STITCH_E_TIMEOUT || (dev->info.simulated && code)
                 : k->want == WANT_RIGHT   ? (!rc && !code && right) || (k->not_simulated && dev->info.simulated && code)
                 : k->want == WANT_FAILURE ? !rc && code
+                : k->want == WANT_STOPPED ? code == STITCH_E_FAULT || code == STITCH_E_TIMEOUT
                                           : code == STITCH_E_FAULT || rc == STITCH_E_IO || (!rc && !code && right);
-    k->count++;
-    k->reported += reported && w;
-    k->as_wanted += good;
-    k->right += !rc && !code && right;
-    k->sum_ms += ms;
-    k->worst_ms = ms > k->worst_ms ? ms : k->worst_ms;
-    if (!good || !*k->example)
-        snprintf(k->example, sizeof(k->example), "%.120s",
+    size_t at = (size_t)(k - kinds);
+    result.kinds[at].count++;
+    result.kinds[at].reported += reported && w;
+    result.kinds[at].as_wanted += good;
+    result.kinds[at].sum_ms += ms;
+    result.kinds[at].worst_ms = ms > result.kinds[at].worst_ms ? ms : result.kinds[at].worst_ms;
+    if (!good || !*result.kinds[at].example)
+        snprintf(result.kinds[at].example, sizeof(result.kinds[at].example), "%.120s",
                  code    ? stitch_error_message(why)
                  : rc    ? stitch_error_message(err)
                  : right ? ""
                          : "wrong results");
-    if (!good && k->as_wanted + 5 > k->count)
-        printf("unexpected, %s: rc %d, code %d: %s\n", k->name, rc, code, k->example);
+    if (!good && result.kinds[at].as_wanted + 5 > result.kinds[at].count)
+        fprintf(stderr, "unexpected, %s: rc %d, code %d: %s\n", k->name, rc, code, result.kinds[at].example);
     after_fault = w && stitch__worker_lost(w);
     stitch_error_free(why);
     stitch_error_free(err);
@@ -302,7 +319,7 @@ static void take_expected(stitch_task *t, bool check)
     c.ops->close(c.self);
 }
 
-static bool measure_pings(void)
+static void measure_pings(void)
 {
     static double us[PINGS];
     stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
@@ -313,22 +330,20 @@ static bool measure_pings(void)
         CHECK_OK(stitch__worker_ping(w, &scope, &err));
         us[i] = (double)(stitch__now_ns() - start) / 1000;
     }
-    double median = quantile(us, PINGS, 0.5), high = quantile(us, PINGS, 0.99);
-    printf("worker: %s\nempty request: median %.1f us (at most %d), 99 %%: %.1f us\n", stitch__worker_sandbox(w),
-           median, MOST_PING_US, high);
+    result.ping_us = quantile(us, PINGS, 0.5);
+    result.ping_high_us = quantile(us, PINGS, 0.99);
+    snprintf(result.sandbox, sizeof(result.sandbox), "%s", stitch__worker_sandbox(w));
     stitch__worker_release(w, true);
-    return median <= MOST_PING_US;
 }
 
-static int campaign(long count)
+static void campaign(long count)
 {
     stitch_task *t = vector_task();
     pthread_t thread;
-    long total = 0, reported = 0, as_wanted = 0;
 
     compile_kinds(t);
     take_expected(t, false);
-    bool quick = measure_pings();
+    measure_pings();
     CHECK_INT(pthread_create(&thread, NULL, own_work, NULL), 0);
     double start = now_ms();
     for (long i = 0; i < count;) {
@@ -338,51 +353,169 @@ static int campaign(long count)
         inject(t, k);
         i++;
     }
-    double seconds = (now_ms() - start) / 1000;
+    result.seconds = (now_ms() - start) / 1000;
     take_expected(t, true);
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
-    printf("\n| fault | injected | reported | as expected | mean time | slowest | example "
-           "|\n|---|---|---|---|---|---|---|\n");
-    for (size_t i = 0; i < STITCH__COUNT(kinds); i++) {
-        struct kind *k = &kinds[i];
-        total += k->count;
-        reported += k->reported;
-        as_wanted += k->as_wanted;
-        if (k->count)
-            printf("| %s | %d | %d | %d | %.1f ms | %.1f ms | %s |\n", k->name, k->count, k->reported, k->as_wanted,
-                   k->sum_ms / k->count, k->worst_ms, k->example);
-        stitch_program_free(k->program);
-    }
-    printf("\n%ld injected in %.1f s: %ld reports lost, %ld not as expected\n", total, seconds, total - reported,
-           total - as_wanted);
-    double fresh = quantile(fresh_ms, fresh_count, 0.5);
-    printf("fresh worker after a fault: median %.1f ms (at most %d), 99 %%: %.1f ms, of %zu\n", fresh, MOST_FRESH_MS,
-           quantile(fresh_ms, fresh_count, 0.99), fresh_count);
-    quick = device.simulated || (quick && fresh <= MOST_FRESH_MS);
-    printf("own work meanwhile: %ld runs, %ld wrong\n", atomic_load(&own_runs), atomic_load(&own_wrong));
+    result.own_runs = atomic_load(&own_runs);
+    result.own_wrong = atomic_load(&own_wrong);
+    for (size_t i = 0; i < STITCH__COUNT(kinds); i++)
+        stitch_program_free(kinds[i].program);
     stitch_task_free(t);
-    return total == reported && total == as_wanted && own_wrong == 0 && quick ? 0 : 1;
+    result.ran = true;
 }
 
-int main(int argc, char **argv)
+/* 0, 1: a check failed; 77: skipped. */
+static int job(long count, unsigned long long seed)
 {
-    long count = argc > 1 ? atol(argv[1]) : 1000;
     int how = setjmp(check__out), rc = 1;
 
-    state = argc > 2 ? strtoull(argv[2], NULL, 10) * 0x9e3779b97f4a7c15u + 1 : 0x9e3779b97f4a7c15u;
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    state = seed * 0x9e3779b97f4a7c15u + 1;
     if (how == 0) {
         need_device();
-        printf("%s%s\n", device.simulated ? "simulated " : "", device.name);
+        snprintf(result.device, sizeof(result.device), "%s%s", device.simulated ? "simulated " : "", device.name);
         CHECK_OK(stitch__device_get(ctx, &dev, &err));
         CHECK_OK(stitch__device_enter(dev, &err));
-        rc = campaign(count);
+        campaign(count);
         stitch__device_leave(dev);
+        rc = 0;
     } else if (how == 2) {
-        printf("skipped: %s\n", check__skip);
+        fprintf(stderr, "skipped: %s\n", check__skip);
         rc = 77;
     }
     stitch_context_free(ctx);
     return rc;
+}
+
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
+
+static void merge(struct result *all, const struct result *one)
+{
+    for (size_t i = 0; i < STITCH__COUNT(kinds); i++) {
+        bool odd = one->kinds[i].as_wanted < one->kinds[i].count;
+        all->kinds[i].count += one->kinds[i].count;
+        all->kinds[i].reported += one->kinds[i].reported;
+        all->kinds[i].as_wanted += one->kinds[i].as_wanted;
+        all->kinds[i].sum_ms += one->kinds[i].sum_ms;
+        if (one->kinds[i].worst_ms > all->kinds[i].worst_ms)
+            all->kinds[i].worst_ms = one->kinds[i].worst_ms;
+        if (odd || !*all->kinds[i].example)
+            memcpy(all->kinds[i].example, one->kinds[i].example, sizeof(all->kinds[i].example));
+    }
+    for (size_t i = 0; i < one->fresh_count && all->fresh_count < STITCH__COUNT(all->fresh_ms); i++)
+        all->fresh_ms[all->fresh_count++] = one->fresh_ms[i];
+    all->ping_us = one->ping_us > all->ping_us ? one->ping_us : all->ping_us;
+    all->ping_high_us = one->ping_high_us > all->ping_high_us ? one->ping_high_us : all->ping_high_us;
+    all->seconds = one->seconds > all->seconds ? one->seconds : all->seconds;
+    all->own_runs += one->own_runs;
+    all->own_wrong += one->own_wrong;
+    memcpy(all->device, one->device, sizeof(all->device));
+    memcpy(all->sandbox, one->sandbox, sizeof(all->sandbox));
+}
+
+static bool read_all(int fd, void *data, size_t size)
+{
+    size_t got = 0;
+    while (got < size) {
+        ssize_t n = read(fd, (char *)data + got, size - got);
+        if (n <= 0)
+            return false;
+        got += (size_t)n;
+    }
+    return true;
+}
+
+static void write_all(int fd, const void *data, size_t size)
+{
+    size_t put = 0;
+    while (put < size) {
+        ssize_t n = write(fd, (const char *)data + put, size - put);
+        if (n <= 0)
+            return;
+        put += (size_t)n;
+    }
+}
+
+/* In processes that have not touched the driver yet. Returns the worst exit code. */
+static int run_jobs(long count, unsigned long long seed, int jobs, struct result *all)
+{
+    enum { MAX_JOBS = 32 };
+    int fds[MAX_JOBS], worst = 0, begun = 0;
+    pid_t pids[MAX_JOBS];
+
+    for (; begun < jobs && begun < MAX_JOBS; begun++) {
+        int ends[2];
+        long share = count / jobs + (begun < count % jobs);
+        if (pipe(ends) != 0)
+            break;
+        pids[begun] = fork();
+        if (pids[begun] == 0) {
+            close(ends[0]);
+            int rc = job(share, seed + 1000 * (unsigned long long)begun);
+            write_all(ends[1], &result, sizeof(result));
+            fflush(NULL);
+            _exit(rc);
+        }
+        close(ends[1]);
+        fds[begun] = ends[0];
+        if (pids[begun] < 0)
+            break;
+    }
+    for (int i = 0; i < begun; i++) {
+        int status = 0;
+        if (read_all(fds[i], &result, sizeof(result)) && result.ran)
+            merge(all, &result);
+        else
+            worst = 1;
+        close(fds[i]);
+        waitpid(pids[i], &status, 0);
+        int rc = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+        worst = rc > worst ? rc : worst;
+    }
+    return begun ? worst : 1;
+}
+
+/* The table; 0 if nothing was lost, unexpected or slow. */
+static int print_result(struct result *r, int jobs)
+{
+    bool simulated = strncmp(r->device, "simulated ", 10) == 0;
+    long total = 0, reported = 0, as_wanted = 0;
+
+    printf("%s\nworker: %s\nempty request: median %.1f us (at most %d), 99 %%: %.1f us\n", r->device, r->sandbox,
+           r->ping_us, MOST_PING_US, r->ping_high_us);
+    printf("\n| fault | injected | reported | as expected | mean time | slowest | example "
+           "|\n|---|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < STITCH__COUNT(kinds); i++) {
+        total += r->kinds[i].count;
+        reported += r->kinds[i].reported;
+        as_wanted += r->kinds[i].as_wanted;
+        if (r->kinds[i].count)
+            printf("| %s | %d | %d | %d | %.1f ms | %.1f ms | %s |\n", kinds[i].name, r->kinds[i].count,
+                   r->kinds[i].reported, r->kinds[i].as_wanted, r->kinds[i].sum_ms / r->kinds[i].count,
+                   r->kinds[i].worst_ms, r->kinds[i].example);
+    }
+    printf("\n%ld injected in %.1f s by %d at once: %ld reports lost, %ld not as expected\n", total, r->seconds, jobs,
+           total - reported, total - as_wanted);
+    double fresh = quantile(r->fresh_ms, r->fresh_count, 0.5);
+    printf("fresh worker after a fault: median %.1f ms (at most %d), 99 %%: %.1f ms, of %zu\n", fresh, MOST_FRESH_MS,
+           quantile(r->fresh_ms, r->fresh_count, 0.99), r->fresh_count);
+    printf("own work meanwhile: %ld runs, %ld wrong\n", r->own_runs, r->own_wrong);
+    /* Several at once wait for each other. */
+    bool quick = simulated || (r->ping_us <= MOST_PING_US && (jobs > 1 || fresh <= MOST_FRESH_MS));
+    return total == reported && total == as_wanted && r->own_wrong == 0 && quick ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    static struct result all;
+    long count = argc > 1 ? atol(argv[1]) : 1000;
+    unsigned long long seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    int jobs = argc > 3 ? atoi(argv[3]) : 1, rc;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    rc = run_jobs(count, seed, jobs < 1 ? 1 : jobs, &all);
+    if (rc == 77)
+        return rc;
+    int judged = print_result(&all, jobs < 1 ? 1 : jobs);
+    return rc ? rc : judged;
 }
