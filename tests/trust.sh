@@ -4,27 +4,29 @@
 # of tricks, random faults in workers, verdicts about right and slightly wrong programs. Works from a build folder that
 # may have been built elsewhere: nothing is built, and Meson is not needed. Exits 1 if anything failed.
 #
-# usage: sh tests/trust.sh [-f FAULTS] [-v VERDICTS] [-p PART]... [BUILD [OUT.md]]
+# usage: sh tests/trust.sh [-f FAULTS] [-v VERDICTS] [-j JOBS] [-p PART]... [BUILD [OUT.md]]
 #
 #   -f, -v   how many faults and verdicts (1000 and 200; on a simulated device 40 and 8)
+#   -j       how many processes share the faults (1; then the time to a fresh worker is judged)
 #   -p       tricks, faults or verdicts: do only that part and take the others from the last run that did them, for
 #            machines where a command may not take long. All are kept in BUILD/trust.
 #   BUILD    default: build;   OUT.md: default: BUILD/trust/report.md
 set -u
 
 usage() {
-    sed -n '6,14s/^# \{0,1\}//p' "$0" >&2
+    sed -n '6,15s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
 faults=
 verdicts=
+jobs=1
 parts=
-while getopts f:v:p: option; do
+while getopts f:v:j:p: option; do
     case $option in
-    f | v)
+    f | v | j)
         case $OPTARG in '' | *[!0-9]*) usage ;; esac
-        [ "$option" = f ] && faults=$OPTARG || verdicts=$OPTARG
+        case $option in f) faults=$OPTARG ;; v) verdicts=$OPTARG ;; j) jobs=$OPTARG ;; esac
         ;;
     p)
         case $OPTARG in tricks | faults | verdicts) parts="$parts $OPTARG" ;; *) usage ;; esac
@@ -85,7 +87,7 @@ part() {
 }
 
 part tricks "$build/tests/adversarial/test_adversarial" --markdown
-part faults "$build/tests/gpu/fault_campaign" "$faults"
+part faults "$build/tests/gpu/fault_campaign" "$faults" 1 "$jobs"
 part verdicts "$build/tests/gpu/verdict_campaign" "$verdicts"
 
 failed=
@@ -124,7 +126,7 @@ put() {
     printf '    sh tests/run.sh                      # builds\n'
     printf '    sh tests/trust.sh build report.md    # this report; exits 1 if anything failed\n\n'
     # shellcheck disable=SC2016
-    printf 'Its parts are programs of the build folder: `tests/adversarial/test_adversarial --markdown [ROW...]`, `tests/gpu/fault_campaign %s`,\n' "$faults"
+    printf 'Its parts are programs of the build folder: `tests/adversarial/test_adversarial --markdown [ROW...]`, `tests/gpu/fault_campaign %s 1 %s`,\n' "$faults" "$jobs"
     # shellcheck disable=SC2016
     printf '`tests/gpu/verdict_campaign %s`. `STITCH_TEST_DEVICE` names another device; without a GPU the simulator stands in.\n' "$verdicts"
 } >"$kept/report.new"

@@ -87,6 +87,7 @@ static int prepare_in_worker(timer *t, side *s, stitch_error **why)
 static int open_in_worker(timer *t, side *s, stitch_program *program, stitch_error **why)
 {
     stitch__verify *v = t->v;
+    const stitch__worker_options clean = {.clean = true};
     stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
     int rc = stitch_program_validate(program, v->task->iface, v->dev->info.arch, why);
 
@@ -95,7 +96,7 @@ static int open_in_worker(timer *t, side *s, stitch_program *program, stitch_err
     if (!rc)
         rc = stitch_program_compile(program, &options, NULL, why);
     if (!rc)
-        rc = stitch__worker_acquire(v->ctx, &v->scope, NULL, &s->worker, why);
+        rc = stitch__worker_acquire(v->ctx, &v->scope, &clean, &s->worker, why);
     if (!rc)
         rc = stitch__worker_open(s->worker, &v->scope, v->task, program, &s->program, why);
     if (!rc)

@@ -20,6 +20,7 @@ struct stitch__worker {
     stitch__process process;
     stitch__channel channel;
     bool greeted, used, lost;
+    bool clean; /* of the pool: only baselines run in it */
     char *why_lost;
     /* the program at hand */
     bool open;

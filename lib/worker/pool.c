@@ -88,16 +88,19 @@ static bool sound(stitch__worker *w)
     return !w->lost && !stitch__process_ended(&w->process, 0) && (!w->greeted || poll(&p, 1, 0) == 0);
 }
 
-static stitch__worker *take_idle(stitch__worker_pool *p, const char *path, uint32_t sandbox, bool fresh)
+static stitch__worker *take_idle(stitch__worker_pool *p, const char *path, uint32_t sandbox,
+                                 const stitch__worker_options *o)
 {
     stitch__worker *w = NULL;
 
     pthread_mutex_lock(&p->lock);
     reap(p, 0);
     for (size_t i = 0; !w && i < MAX_IDLE; i++) {
+        if (!p->idle[i] || p->idle[i]->clean != o->clean)
+            continue;
         w = p->idle[i];
         p->idle[i] = NULL;
-        if (w && (strcmp(w->path, path) != 0 || w->sandbox != sandbox || (fresh && w->used) || !sound(w))) {
+        if (strcmp(w->path, path) != 0 || w->sandbox != sandbox || (o->fresh && w->used) || !sound(w)) {
             discard(p, w);
             w = NULL;
         }
@@ -190,15 +193,17 @@ int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, cons
     pthread_mutex_lock(&p->lock);
     sandbox = o->no_sandbox ? STITCH__SANDBOX_NONE : p->sandbox;
     pthread_mutex_unlock(&p->lock);
-    *out = take_idle(p, path, sandbox, o->fresh);
+    *out = take_idle(p, path, sandbox, o);
     if (!*out && *stitch__context_options(ctx)->cache_dir) {
         /* Into the compile cache, which a worker may only read. */
         (void)stitch__generate_warm(dev);
         (void)stitch__hash_warm(dev);
     }
     rc = start(p, dev, scope, path, sandbox, out, err);
-    if (!rc)
+    if (!rc) {
         (*out)->pool = p;
+        (*out)->clean = o->clean;
+    }
     stitch_free(path);
     return rc;
 }
@@ -214,8 +219,10 @@ void stitch__worker_release(stitch__worker *w, bool reusable)
     stitch__worker_close(w);
     if (w->lost && w->greeted) /* the next one shall not have to wait */
         (void)stitch__worker_start(w->ctx, w->dev, w->path, w->sandbox, &fresh, NULL);
-    if (fresh)
+    if (fresh) {
         fresh->pool = p;
+        fresh->clean = w->clean;
+    }
     pthread_mutex_lock(&p->lock);
     reap(p, 0);
     if (!reusable || !sound(w)) {

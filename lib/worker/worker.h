@@ -22,6 +22,7 @@ typedef struct stitch__worker_options {
     const char *executable; /* NULL: $STITCH_WORKER, else the one beside the library */
     bool no_sandbox;        /* for debugging a worker */
     bool fresh;             /* not one that has run something already */
+    bool clean;             /* one that only baselines have run in, never a candidate */
 } stitch__worker_options;
 
 /* One that idles, or a new one on the same device as the context's. Waits until it is ready; the scope ends that.
