@@ -181,7 +181,7 @@ class Trace(Handle):
         if not self._ended and not self.closed:
             try:
                 self.end()
-            except BaseException:
+            except Exception:
                 if exc[0] is None:  # what the block raised matters more
                     raise
 
