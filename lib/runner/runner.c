@@ -361,8 +361,12 @@ static int open_timing(stitch__runner *r, const stitch__run *run, stitch_error *
     stitch__device *dev = r->dev;
     int rc = STITCH_OK;
 
-    if (!r->start)
+    if (!r->start) {
+        /* What earlier runs asked L2 to keep is given up; a worker's limit is 0, so that it can keep nothing. */
+        if (dev->drv->CtxResetPersistingL2Cache)
+            (void)dev->drv->CtxResetPersistingL2Cache();
         STITCH__CU(dev->drv->EventCreate(&r->start, CU_EVENT_DEFAULT));
+    }
     if (!r->stop)
         STITCH__CU(dev->drv->EventCreate(&r->stop, CU_EVENT_DEFAULT));
     if (run->flush_bytes > r->flush_bytes) {

@@ -140,6 +140,8 @@ static int do_start(server *s, exchange *x)
     /* The simulator knows the bounds of every buffer by itself. */
     if (!s->dev->info.simulated)
         (void)stitch__guards_enable(s->dev);
+    if (s->dev->drv->CtxSetLimit) /* no part of L2 is set aside for what a program wants to find again */
+        (void)s->dev->drv->CtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
     rc = stitch__runner_open(s->task, s->program, s->dev, &options, &s->runner, &x->err);
     if (!rc)
         s->candidate = stitch__runner_candidate(s->runner);
