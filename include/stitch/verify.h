@@ -145,7 +145,8 @@ STITCH_API int stitch_report_stage(const stitch_report *r, int stage, int *statu
 STITCH_API const char *stitch_report_json(const stitch_report *r);
 /** For people: a few lines. Owned by the report. */
 STITCH_API const char *stitch_report_text(const stitch_report *r);
-/** For a model: the decisive fact first, at most max_bytes (0: 8 KiB; less than 256 count as 256). *text is released with stitch_free(). */
+/** For a model: the decisive fact first, at most max_bytes (0: 8 KiB; less than 256 count as 256). *text is released
+ *  with stitch_free(). */
 STITCH_API int stitch_report_feedback(const stitch_report *r, size_t max_bytes, char **text, stitch_error **err);
 /** Identifies what the feedback says apart from measured figures (stages, statuses, diagnostics). Owned by the report.
  */
