@@ -100,11 +100,19 @@ int stitch__gpu_lock_take(stitch__device *dev, const stitch__scope *scope, bool 
     return rc;
 }
 
+/* A process that the host has forked meanwhile has the same descriptors, and the lock is held as long as one of them is
+ * open: closing ours is not enough. */
+static void let_go(int fd)
+{
+    if (fd < 0)
+        return;
+    (void)flock(fd, LOCK_UN);
+    close(fd);
+}
+
 void stitch__gpu_lock_release(stitch__gpu_lock *lock)
 {
-    if (lock->fd >= 0)
-        close(lock->fd);
-    if (lock->gate >= 0)
-        close(lock->gate);
+    let_go(lock->fd);
+    let_go(lock->gate);
     *lock = (stitch__gpu_lock)STITCH__GPU_LOCK_INIT;
 }

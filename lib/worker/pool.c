@@ -135,6 +135,7 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
 {
     stitch__scope own = *scope;
     int64_t most = stitch__now_ns() + (int64_t)START_MS * 1000000;
+    stitch_error *why = NULL; /* of one attempt: an error that a later one makes good must not reach the caller */
     int failures = 0, rc;
 
     if (!own.deadline_ns || own.deadline_ns > most)
@@ -142,9 +143,9 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
     for (;;) {
         rc = STITCH_OK;
         if (!*out)
-            rc = stitch__worker_start(p->ctx, dev, path, sandbox, out, err);
+            rc = stitch__worker_start(p->ctx, dev, path, sandbox, out, &why);
         if (!rc)
-            rc = stitch__worker_greeted(*out, &own, err);
+            rc = stitch__worker_greeted(*out, &own, &why);
         if (!rc)
             break;
         if (*out)
@@ -153,15 +154,21 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
         if (!try_again(++failures, &sandbox, rc, dev->info.simulated))
             break;
         stitch__log(p->ctx, STITCH_LOG_WARN, "a worker does not start (%s); trying again%s",
-                    err && *err ? stitch_error_message(*err) : stitch_status_text(rc),
+                    why ? stitch_error_message(why) : stitch_status_text(rc),
                     sandbox == STITCH__SANDBOX_LATE ? ", with its sandbox after its device is open" : "");
     }
     if (rc) {
-        stitch__err_prefix(err, "no worker: ");
+        stitch__err_prefix(&why, "no worker: ");
     } else if (sandbox == STITCH__SANDBOX_LATE) { /* so it was that */
         pthread_mutex_lock(&p->lock);
         p->sandbox = sandbox;
         pthread_mutex_unlock(&p->lock);
+    }
+    if (rc && err) {
+        stitch_error_free(*err);
+        *err = why;
+    } else {
+        stitch_error_free(why);
     }
     return rc;
 }
