@@ -28,27 +28,38 @@ static int fill(stitch__verify *v, stitch_error **err)
     return v->candidate.ops->fill_weights(v->candidate.self, &v->scope, seed, err);
 }
 
+static int take_program(stitch__verify *v, stitch_error **err)
+{
+    int rc = v->worker ? STITCH_OK : stitch__worker_acquire(v->ctx, &v->scope, NULL, &v->worker, err);
+    if (rc)
+        return rc;
+    v->report->isolated = true; /* from here on a worker has seen the program */
+    return stitch__worker_open(v->worker, &v->scope, v->task, v->program, &v->candidate, err);
+}
+
 static int open_worker(stitch__verify *v, stitch_error **err)
 {
     char where[200];
-    int rc = STITCH_OK;
+    int rc = take_program(v, err);
 
-    if (!v->worker)
-        rc = stitch__worker_acquire(v->ctx, &v->scope, NULL, &v->worker, err);
-    if (!rc)
-        rc = stitch__worker_open(v->worker, &v->scope, v->task, v->program, &v->candidate, err);
+    /* One that idled may have died meanwhile, which is not the program's doing: one more. */
+    if (rc == STITCH_E_IO && v->worker && stitch__worker_lost(v->worker)) {
+        stitch__worker_release(v->worker, false);
+        v->worker = NULL;
+        rc = take_program(v, err);
+    }
     if (rc)
         return rc;
-    v->report->isolated = true;
     snprintf(where, sizeof(where), "%s (%.100s)", v->candidate.ops->where, stitch__worker_sandbox(v->worker));
     rc = stitch__report_set(v->report, &v->report->where, where, sizeof(where), err);
     return rc ? rc : fill(v, err);
 }
 
-/* There is none, and the options leave it to us: the report says so. */
+/* There is none, and the options leave it to us: the report says so. Once a worker has had the program there is no way
+ * back: one that makes its worker fail must not get into this process by that. */
 static bool can_do_without(const stitch__verify *v, int rc)
 {
-    return v->options.where == STITCH_VERIFY_AUTO && !v->candidate.ops &&
+    return v->options.where == STITCH_VERIFY_AUTO && !v->report->isolated &&
            (rc == STITCH_E_UNSUPPORTED || rc == STITCH_E_NOT_FOUND || rc == STITCH_E_IO);
 }
 
@@ -69,9 +80,6 @@ int stitch__candidate_open(stitch__verify *v, stitch_error **err)
     }
     rc = open_worker(v, &why);
     if (can_do_without(v, rc)) {
-        stitch__worker_release(v->worker, false);
-        v->worker = NULL;
-        v->report->isolated = false;
         rc = stitch__report_note(v->report, err, "the program ran in the host's process: there is no worker (%s)",
                                  why ? stitch_error_message(why) : stitch_status_text(rc));
         stitch_error_free(why);

@@ -4,10 +4,13 @@
  */
 #include <dirent.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "verify/verify.h"
 #include "worker/client.h"
 
 static stitch_context *ctx;
@@ -421,6 +424,102 @@ TEST(there_is_none)
     CHECK(!has_children());
 }
 
+/* One that dies when it starts, once: the next one starts, and nothing is left of the first one's error. */
+TEST(it_starts_the_second_time)
+{
+    char folder[] = "/tmp/stitch-worker-test-XXXXXX", script[64], flag[64];
+    stitch__worker_options options = {.executable = script};
+    stitch__scope scope = {0};
+    stitch__worker *w = NULL;
+    FILE *f;
+
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(script, sizeof(script), "%s/worker", folder);
+    snprintf(flag, sizeof(flag), "%s/flag", folder);
+    CHECK((f = fopen(script, "w")) != NULL);
+    fprintf(f, "#!/bin/sh\nif test -e %s; then exec %s; fi\n: > %s\nexit 7\n", flag, STITCH_TEST_WORKER, flag);
+    CHECK_INT(fclose(f), 0);
+    CHECK_INT(chmod(script, 0700), 0);
+    set_up();
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+    CHECK(err == NULL);
+    CHECK_OK(stitch__worker_ping(w, &scope, &err));
+    CHECK_INT(access(flag, F_OK), 0);
+    stitch__worker_release(w, true);
+    tear_down();
+    CHECK(!has_children());
+    (void)unlink(flag);
+    (void)unlink(script);
+    (void)rmdir(folder);
+}
+
+/* Where there is no worker the host's process may do, but not for a program that has been in a worker already. */
+TEST(no_way_from_a_worker_into_this_process)
+{
+    stitch__verify v = {0};
+
+    set_up();
+    CHECK_INT(setenv("STITCH_WORKER", "/nonexistent/stitch-worker", 1), 0);
+    v.ctx = ctx;
+    v.task = task;
+    v.program = program;
+    v.scope = stitch__scope_make(ctx, NULL, SOON_MS);
+    CHECK_OK(stitch__device_get(ctx, &v.dev, &err));
+    CHECK_OK(stitch__device_enter(v.dev, &err));
+    CHECK_OK(stitch__report_new(ctx, &v.report, &err));
+    v.dev->info.simulated = 0; /* what is simulated needs no worker */
+    v.report->isolated = true;
+    CHECK_ERR(stitch__candidate_open(&v, &err), STITCH_E_NOT_FOUND, "no executable file");
+    CHECK(!v.runner && !v.candidate.ops);
+    v.report->isolated = false;
+    CHECK_OK(stitch__candidate_open(&v, &err));
+    CHECK(v.runner != NULL && !v.report->isolated);
+    v.dev->info.simulated = 1;
+    v.candidate.ops->close(v.candidate.self);
+    stitch_report_free(v.report);
+    stitch__device_leave(v.dev);
+    tear_down();
+    CHECK_INT(unsetenv("STITCH_WORKER"), 0);
+}
+
+/* A child that the host has forked while the lock was held has its descriptors, too. */
+TEST(a_lock_does_not_outlive_its_holder_in_a_forked_child)
+{
+    char folder[] = "/tmp/stitch-lock-test-XXXXXX", path[128];
+    stitch__gpu_lock lock, next;
+    stitch__scope scope;
+    stitch__device *dev;
+    int hold[2];
+    pid_t child;
+
+    CHECK(mkdtemp(folder) != NULL);
+    CHECK_INT(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
+    set_up();
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+    scope = stitch__scope_make(ctx, NULL, 2000);
+    CHECK_OK(stitch__gpu_lock_take(dev, &scope, true, &lock, NULL, &err));
+    CHECK(lock.fd >= 0);
+    CHECK_INT(pipe(hold), 0);
+    child = fork();
+    if (child == 0) {
+        char byte;
+        close(hold[1]);
+        _exit(read(hold[0], &byte, 1) < 0);
+    }
+    CHECK(child > 0);
+    stitch__gpu_lock_release(&lock);
+    CHECK_OK(stitch__gpu_lock_take(dev, &scope, true, &next, NULL, &err));
+    stitch__gpu_lock_release(&next);
+    close(hold[0]);
+    close(hold[1]);
+    CHECK(waitpid(child, NULL, 0) == child);
+    tear_down();
+    CHECK_INT(unsetenv("XDG_RUNTIME_DIR"), 0);
+    snprintf(path, sizeof(path), "rm -rf %s", folder);
+    CHECK_INT(system(path), 0);
+}
+
 /* Every allocation fails in turn. */
 TEST(no_memory)
 {
@@ -453,4 +552,6 @@ TEST(no_memory)
 TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_sends_garbage), RUN(it_floods),
           RUN(it_closes_its_connection), RUN(messages_that_are_none), RUN(numbers_that_cannot_be),
           RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
-          RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(no_memory))
+          RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_the_second_time),
+          RUN(no_way_from_a_worker_into_this_process), RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child),
+          RUN(no_memory))
