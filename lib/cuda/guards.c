@@ -206,6 +206,9 @@ static int check_one(stitch__device *dev, const guarded *b, size_t *buffers, sti
         rc = look(dev, end, (size_t)(b->mapped + b->mapped_bytes - end), false, &behind, &near_behind, err);
     if (rc || (!before && !behind))
         return rc;
+    rc = stitch__cu_check(dev, fill_around(dev, b), err, "filling what is around a buffer");
+    if (rc)
+        return rc;
     if (++*buffers > 8)
         return STITCH_OK;
     stitch__buf_printf(found, "%s%s: ", found->len ? "; " : "", b->name);

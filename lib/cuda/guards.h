@@ -15,7 +15,8 @@
 bool stitch__guards_enable(stitch__device *dev);
 
 /* Has anything written around the buffers? Writes what was found ("1 buffer: 12 bytes in front of y, the nearest 4
- * bytes before it") to `found`, or "". The device must be idle. */
+ * bytes before it") to `found`, or "", and puts the pattern back: what is found once is not found again. The device must
+ * be idle. */
 int stitch__guards_check(stitch__device *dev, stitch__buf *found, stitch_error **err);
 
 /* device.c: */
