@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+enum { MAX_BUDGET_MS = 1000000000 }; /* more does not fit into nanoseconds some day */
+
 /* ---- how stages end ---------------------------------------------------------------------------------------------- */
 
 static void notify(stitch__verify *v, int stage, int status, int64_t done, int64_t total)
@@ -251,8 +253,10 @@ static int resolve_options(stitch__verify *v, const stitch_verify_options *optio
         o->warmup = 10;
     if (!o->iterations)
         o->iterations = 100;
-    if (!o->time_budget_ms)
+    if (o->time_budget_ms <= 0)
         o->time_budget_ms = 60000;
+    if (o->time_budget_ms > MAX_BUDGET_MS)
+        o->time_budget_ms = MAX_BUDGET_MS;
     if (o->timeout_ms <= 0)
         o->timeout_ms = 600000;
     if (!o->seed)
