@@ -7,6 +7,9 @@
  */
 #include "verify/verify.h"
 
+/* Mean relative error of what is no rounding any more: half precision stays far below, zeros are at 1. */
+#define WRONG_FROM 0.5
+
 typedef struct stitch__yardstick {
     stitch__oracle *oracle;
     CUdeviceptr *set;
@@ -89,6 +92,12 @@ static double mean_abs(const stitch__comparison *c)
     return c->finite ? c->sum_abs / (double)c->finite : 0;
 }
 
+/* A baseline with a mistake, and not with rounding errors: what it gets wrong gives nothing away. */
+static bool is_wrong(const stitch__comparison *c)
+{
+    return c->rel_count && c->sum_rel / (double)c->rel_count >= WRONG_FROM;
+}
+
 int stitch__budget_apply(stitch__verify *v, stitch__trial_output *outputs, stitch_error **err)
 {
     size_t count = stitch__output_count(v);
@@ -111,8 +120,8 @@ int stitch__budget_apply(stitch__verify *v, stitch__trial_output *outputs, stitc
         o->budgeted = true;
         o->own_max_abs = own[k].c.max_abs;
         o->own_mean_abs = mean_abs(&own[k].c);
-        o->own_not_finite = own[k].c.not_finite > 0;
-        o->in_budget = o->c.mismatches && !o->c.unwritten && !o->c.not_finite &&
+        o->own_unusable = own[k].c.not_finite > 0 || is_wrong(&own[k].c);
+        o->in_budget = o->c.mismatches && !is_wrong(&own[k].c) && !o->c.unwritten && !o->c.not_finite &&
                        o->c.max_abs <= STITCH__BUDGET_FACTOR * o->own_max_abs &&
                        mean_abs(&o->c) <= STITCH__BUDGET_FACTOR * o->own_mean_abs;
     }

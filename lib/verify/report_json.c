@@ -309,6 +309,8 @@ static json_t *bound_json(writer *w, const stitch_report *r)
     put(w, row, "us", number(r->bound.us));
     put(w, row, "input_and_output_bytes", integer(r->bound.bytes));
     put(w, row, "bytes_us", number(r->bound.bytes_us));
+    put(w, row, "memory_bytes", integer(r->bound.memory_bytes));
+    put(w, row, "memory_us", number(r->bound.memory_us));
     put(w, row, "flops", number(r->bound.flops));
     put(w, row, "flops_us", number(r->bound.flops_us));
     put(w, row, "weight_bytes", integer(r->bound.weight_bytes));

@@ -124,7 +124,7 @@ static void put_times(stitch__buf *b, const stitch_report *r)
     if (r->bound.us > 0)
         stitch__buf_printf(b, "  at %.0f %% of the device's limit (%.2f us for %s)\n", 100 * r->bound.us / c->median,
                            r->bound.us,
-                           r->bound.bytes_us >= r->bound.flops_us ? "its inputs and outputs" : "its operations");
+                           r->bound.memory_us >= r->bound.flops_us ? "its inputs and outputs" : "its operations");
     stitch__clocks_describe(r->clocks.reasons, reasons, sizeof(reasons));
     if (*reasons)
         stitch__buf_printf(b, "  the clocks were held down while this was measured: %s\n", reasons);

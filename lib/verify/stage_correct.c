@@ -117,7 +117,7 @@ static bool decides(const stitch__verify *v, const stitch__trial *t)
 {
     bool yes = stitch__budget_exact(v) && t->ran && !t->note;
     for (size_t k = 0; k < t->output_count; k++)
-        yes = yes && t->outputs[k].budgeted && !t->outputs[k].own_not_finite;
+        yes = yes && t->outputs[k].budgeted && !t->outputs[k].own_unusable;
     return yes;
 }
 

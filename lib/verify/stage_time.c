@@ -437,18 +437,22 @@ static int measure(timer *t, int *code, stitch_error **why, stitch_error **err)
 }
 
 /* A time that the device cannot have needed was not measured on the work that the task asks for. */
-static int check_bound(timer *t, int *code, stitch_error **why)
+static int check_bound(timer *t, int *code, stitch_error **why, stitch_error **err)
 {
     stitch_report *r = t->v->report;
+    int rc = STITCH_OK;
+
     stitch__lower_bound(t->v, &r->bound);
     if (r->candidate.count && r->candidate.median < r->bound.us)
+        rc = stitch__bound_confirm(t->v, &r->bound, err);
+    if (!rc && r->candidate.count && r->candidate.median < r->bound.us)
         *code = stitch__err(t->v->ctx, why, STITCH_E_VALIDATE,
                             "faster than the device can be: %.3g us, but %s takes %.3g us at the peak rate",
                             r->candidate.median,
-                            r->bound.bytes_us >= r->bound.flops_us ? "reading the inputs and writing the outputs once"
-                                                                   : "the number of operations that the task states",
+                            r->bound.memory_us >= r->bound.flops_us ? "reading the inputs and writing the outputs once"
+                                                                    : "the number of operations that the task states",
                             r->bound.us);
-    return STITCH_OK;
+    return rc;
 }
 
 /* Statistics of what was measured. */
@@ -467,7 +471,7 @@ static int conclude(timer *t, int *code, stitch_error **why, stitch_error **err)
         rc = stitch__speedup_interval(v->ctx, r->baselines[0].samples, r->candidate.samples, pairs, seed,
                                       &r->speedup_low, &r->speedup_high, err);
     }
-    return rc || *code ? rc : check_bound(t, code, why);
+    return rc || *code ? rc : check_bound(t, code, why, err);
 }
 
 /* Weights are written once; nothing may have changed them since. */

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * How sure a speed-up is, and how fast nothing can be.
- *
- * Interval: percentile bootstrap of the ratio of medians over pairs (B. Efron and R. Tibshirani, "An Introduction to
- * the Bootstrap", 1993, chapter 13). Candidate and baseline of one iteration were measured one after the other, so they
- * are drawn together: what disturbs both cancels.
+ * How sure a speed-up is: percentile bootstrap of the ratio of medians over pairs (B. Efron and R. Tibshirani, "An
+ * Introduction to the Bootstrap", 1993, chapter 13). Candidate and baseline of one iteration were measured one after
+ * the other, so they are drawn together: what disturbs both cancels.
  */
 #include "verify/verify.h"
 
 #include <stdlib.h>
-
-#include "program/program.h"
 
 enum { RESAMPLES = 1000 };
 
@@ -98,63 +94,4 @@ out:
     stitch_free(times);
     stitch_free(ratios);
     return rc;
-}
-
-/* ---- lower bound ------------------------------------------------------------------------------------------------- */
-
-/* Floating-point operations of a multiprocessor in a cycle at the fastest rate that a policy allows, without sparsity:
- * whitepapers of the architectures (A100, Ada, H100, Blackwell). What is not listed gets no bound from operations. */
-static const struct {
-    int major, minor; /* minor -1: any */
-    double f32, tf32, f16, f8;
-} rates[] = {
-    {8, 0, 128, 1024, 2048, 2048},    {8, -1, 256, 512, 1024, 2048},   {9, -1, 256, 2048, 4096, 8192},
-    {10, -1, 256, 4096, 8192, 16384}, {12, -1, 256, 1024, 2048, 4096},
-};
-
-static double flops_per_cycle(const stitch__device *dev, int precision)
-{
-    for (size_t i = 0; i < STITCH__COUNT(rates); i++) {
-        if (rates[i].major != dev->info.compute_major ||
-            (rates[i].minor >= 0 && rates[i].minor != dev->info.compute_minor))
-            continue;
-        switch (precision) {
-        case STITCH_PRECISION_F32: return rates[i].f32;
-        case STITCH_PRECISION_TF32: return rates[i].tf32;
-        case STITCH_PRECISION_F16: return rates[i].f16;
-        default: return rates[i].f8;
-        }
-    }
-    return 0;
-}
-
-void stitch__lower_bound(const stitch__verify *v, stitch__bound *out)
-{
-    const stitch__driver *drv = v->dev->drv;
-    int64_t flops = 0;
-    int bus_bits = 0;
-    double bandwidth, rate;
-
-    memset(out, 0, sizeof(*out));
-    for (size_t i = 0; i < v->count; i++) {
-        if (v->infos[i].role == STITCH_TENSOR_INPUT || v->infos[i].role == STITCH_TENSOR_OUTPUT)
-            out->bytes += v->infos[i].bytes;
-        if (v->infos[i].role == STITCH_TENSOR_WEIGHT)
-            out->weight_bytes += v->infos[i].bytes;
-    }
-    if (v->task->flops && stitch__interface_evaluate(v->task->iface, v->task->flops, &flops, NULL) == STITCH_OK)
-        out->flops = (double)flops;
-    if (drv->DeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, v->dev->ordinal) !=
-        CUDA_SUCCESS)
-        bus_bits = 0;
-    bandwidth = 2.0 * (double)v->dev->info.memory_clock_khz * 1e3 * bus_bits / 8; /* double data rate */
-    rate = flops_per_cycle(v->dev, v->task->precision) * v->dev->info.multiprocessors * (double)v->dev->info.clock_khz *
-           1e3;
-    if (bandwidth > 0) {
-        out->bytes_us = (double)out->bytes / bandwidth * 1e6;
-        out->weights_us = (double)out->weight_bytes / bandwidth * 1e6;
-    }
-    if (rate > 0)
-        out->flops_us = out->flops / rate * 1e6;
-    out->us = out->bytes_us > out->flops_us ? out->bytes_us : out->flops_us;
 }

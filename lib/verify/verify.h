@@ -54,9 +54,9 @@ typedef struct stitch__location {
     uint64_t stretch[64];     /* mismatches in each of 64 equal stretches of the elements in their order */
 } stitch__location;
 
-int stitch__compare_locate(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const stitch_tensor_info *info,
-                   CUdeviceptr got, int got_dtype, CUdeviceptr want, int want_dtype, double atol, double rtol,
-                   stitch__location *out, stitch_error **err);
+int stitch__compare_locate(stitch__comparator *c, CUstream stream, const stitch__scope *scope,
+                           const stitch_tensor_info *info, CUdeviceptr got, int got_dtype, CUdeviceptr want,
+                           int want_dtype, double atol, double rtol, stitch__location *out, stitch_error **err);
 int stitch__compare_warm(stitch__device *dev); /* compiles and loads the kernels */
 /* The same comparison of one element on the host, for tests. Returns whether it is within the tolerance. */
 bool stitch__compare_one(double got, double want, double atol, double rtol);
@@ -89,9 +89,9 @@ typedef struct stitch__trial_output {
     bool located; /* where has where the mismatches are */
     stitch__location where;
     /* The error budget: what a computation at the task's own precision gets wrong on the same inputs. */
-    bool budgeted;       /* it was measured */
-    bool in_budget;      /* there are mismatches, but no error beyond the budget */
-    bool own_not_finite; /* the measure itself has NaN or infinity where the reference has none */
+    bool budgeted;     /* it was measured */
+    bool in_budget;    /* there are mismatches, but no error beyond the budget */
+    bool own_unusable; /* the measure has NaN or infinity where the reference has none, or is no result at all */
     double own_max_abs, own_mean_abs;
 } stitch__trial_output;
 
@@ -117,14 +117,16 @@ typedef struct stitch__timing {
     uint64_t mismatches;
 } stitch__timing;
 
-/* The least time that the task can take on the device: every element of an input read once and of an output written
- * once at the memory's peak rate, or the operations that the task states at the peak rate of its precision. Weights are
- * left out of the sum: `prepare` may fold or shrink them. Times in microseconds; 0: not known. */
+/* The least time that the task can take on the device: what must be read of the inputs and what the L2 cache cannot
+ * keep of the outputs at the memory's peak rate, or the operations that the task states at the peak rate of its
+ * precision. Weights are left out of the sum: `prepare` may fold or shrink them. Times in microseconds; 0: not known.
+ */
 typedef struct stitch__bound {
-    uint64_t bytes, weight_bytes;
+    uint64_t bytes, weight_bytes; /* of inputs and outputs; of weights */
+    uint64_t memory_bytes;        /* of `bytes`, what must come from or go to memory */
     double flops;
-    double bytes_us, weights_us, flops_us;
-    double us; /* the greater of bytes_us and flops_us: a time below is refused */
+    double bytes_us, weights_us, memory_us, flops_us;
+    double us; /* the greater of memory_us and flops_us: a time below is refused */
 } stitch__bound;
 
 /* Clocks while the stage was measured, if they could be read. */
@@ -281,7 +283,13 @@ bool stitch__output_passes(const stitch__trial_output *o);
 /* 95 % bootstrap interval of median(baseline) / median(candidate) over `count` pairs; the same for the same seed. */
 int stitch__speedup_interval(const stitch_context *ctx, const double *baseline, const double *candidate, size_t count,
                              uint64_t seed, double *low, double *high, stitch_error **err);
+
+/* bound.c */
+/* With all inputs. */
 void stitch__lower_bound(const stitch__verify *v, stitch__bound *out);
+/* Before somebody is refused for it: leaves out the inputs that the reference does not show to need as a whole. Runs
+ * the reference, and overwrites inputs, v->want and v->hashes. */
+int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **err);
 
 /* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
 int stitch__warm_start(stitch__verify *v, stitch_error **err);
@@ -335,7 +343,8 @@ enum {
     STITCH__SEED_HASH,
     STITCH__SEED_CHECK,
     STITCH__SEED_BOOTSTRAP,
-    STITCH__SEED_EXPLOIT
+    STITCH__SEED_EXPLOIT,
+    STITCH__SEED_BOUND,
 };
 
 #endif

@@ -91,6 +91,7 @@ TEST(what_no_budget_covers)
         {"one element above the largest", "i == 7 ? 5 : 0", EACH, "1 of 4099 elements are wrong"},
         {"the mean, under a baseline with one bad element", "2", "i == 7 ? 100 : 0", "4099 of 4099 elements are wrong"},
         {"any error where the baseline has none", "0.2f", "0", "4099 of 4099 elements are wrong"},
+        {"what a wrong baseline gets wrong, too", "1000 * (" EACH ")", "1e6f * (" EACH ")", "4099 of 4099 elements"},
         {"NaN", "i == 7 ? sqrtf(-1 - fabsf(x[i])) : 0", EACH, "1 are NaN where the reference has 0"},
         {"infinity", "i == 7 ? 1e30f * 1e30f : 0", EACH, "1 are infinite where the reference has 0"},
         {"NaN as the baseline has", "i == 7 ? sqrtf(-1 - fabsf(x[i])) : 0", "i == 7 ? sqrtf(-1 - fabsf(x[i])) : 1",
