@@ -12,7 +12,7 @@
 
 /* One side of the measurement: the candidate, or a baseline. What a program needs beside its kernels (another process,
  * guarded memory) must cost both sides the same: where the candidate is in a worker, a baseline that is a program gets
- * a worker of its own, in which nothing of the candidate has run. */
+ * a worker of its own, in which no candidate has ever run. */
 typedef struct side {
     stitch__timing *timing;
     CUdeviceptr *set;          /* where its outputs are compared */

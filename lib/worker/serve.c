@@ -137,9 +137,6 @@ static int do_start(server *s, exchange *x)
     if (s->share_bytes >= 4u << 20 && !s->dev->info.simulated && s->dev->drv->MemHostRegister &&
         s->dev->drv->MemHostUnregister)
         s->registered = s->dev->drv->MemHostRegister(s->share, (size_t)s->share_bytes, 0) == CUDA_SUCCESS;
-    /* The simulator knows the bounds of every buffer by itself. */
-    if (!s->dev->info.simulated)
-        (void)stitch__guards_enable(s->dev);
     if (s->dev->drv->CtxSetLimit) /* no part of L2 is set aside for what a program wants to find again */
         (void)s->dev->drv->CtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
     rc = stitch__runner_open(s->task, s->program, s->dev, &options, &s->runner, &x->err);
@@ -412,6 +409,9 @@ static int open_all(server *s, const stitch__request *q, stitch_error **err)
         stitch__sandbox_files(folders.data ? folders.data : "", &s->sandbox);
     if (!rc)
         rc = open_device(s, err);
+    /* The simulator knows the bounds of every buffer by itself. */
+    if (!rc && !s->dev->info.simulated && !stitch__guards_enable(s->dev))
+        stitch__buf_puts(&s->sandbox, s->sandbox.len ? ", no guarded memory" : "no guarded memory");
     if (!rc && q->sandbox == STITCH__SANDBOX_LATE) {
         stitch__sandbox_files(folders.data ? folders.data : "", &s->sandbox);
         stitch__buf_puts(&s->sandbox, " (one thread)");

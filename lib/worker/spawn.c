@@ -40,6 +40,13 @@ static bool usable(const char *path, const struct stat *beside)
     return !beside || st.st_uid == beside->st_uid || st.st_uid == 0;
 }
 
+/* Nor what somebody could put there in place of what is there now. */
+static bool folder_usable(const char *path, const struct stat *beside)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && (st.st_uid == beside->st_uid || st.st_uid == 0) && !(st.st_mode & S_IWOTH);
+}
+
 /* In the folder of the library, and in those above it in lib, libexec and bin: build trees and installations. */
 static char *find_beside(const stitch_context *ctx)
 {
@@ -58,10 +65,14 @@ static char *find_beside(const stitch_context *ctx)
         if (!slash)
             break;
         *slash = '\0';
-        for (size_t i = 0; i < STITCH__COUNT(below); i++)
-            if ((size_t)snprintf(path, sizeof(path), "%s%s/stitch-worker", real, below[i]) < sizeof(path) &&
-                usable(path, &st))
+        for (size_t i = 0; i < STITCH__COUNT(below); i++) {
+            size_t folder = (size_t)snprintf(path, sizeof(path), "%s%s", real, below[i]);
+            if (folder + sizeof("/stitch-worker") > sizeof(path) || !folder_usable(folder ? path : "/", &st))
+                continue;
+            snprintf(path + folder, sizeof(path) - folder, "/stitch-worker");
+            if (usable(path, &st))
                 return stitch__strdup(ctx, path);
+        }
     }
     return NULL;
 }

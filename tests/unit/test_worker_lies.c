@@ -468,7 +468,8 @@ TEST(no_way_from_a_worker_into_this_process)
     CHECK_OK(stitch__device_get(ctx, &v.dev, &err));
     CHECK_OK(stitch__device_enter(v.dev, &err));
     CHECK_OK(stitch__report_new(ctx, &v.report, &err));
-    v.dev->info.simulated = 0; /* what is simulated needs no worker */
+    CHECK_OK(stitch__hash_warm(v.dev)); /* as PTX, as long as it is known to be simulated */
+    v.dev->info.simulated = 0;          /* what is simulated needs no worker */
     v.report->isolated = true;
     CHECK_ERR(stitch__candidate_open(&v, &err), STITCH_E_NOT_FOUND, "no executable file");
     CHECK(!v.runner && !v.candidate.ops);
@@ -481,6 +482,40 @@ TEST(no_way_from_a_worker_into_this_process)
     stitch__device_leave(v.dev);
     tear_down();
     CHECK_INT(unsetenv("STITCH_WORKER"), 0);
+}
+
+/* A worker that a stranger's program was in is for other strangers: the task's own programs never meet its leftovers.
+ */
+TEST(trusted_programs_get_clean_workers)
+{
+    stitch__worker_options stranger = {.executable = STITCH_TEST_WORKER}, own = stranger;
+    stitch__scope scope = {0};
+    stitch__worker *w = NULL, *clean = NULL;
+    stitch__candidate c = {0};
+    int used_pid, clean_pid;
+
+    own.clean = true;
+    set_up();
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &stranger, &w, &err));
+    used_pid = stitch__worker_pid(w);
+    CHECK_OK(stitch__worker_open(w, &scope, task, program, &c, &err));
+    c.ops->close(c.self);
+    stitch__worker_release(w, true);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, &own, &clean, &err));
+        CHECK(stitch__worker_pid(clean) != used_pid);
+        CHECK(i == 0 || stitch__worker_pid(clean) == clean_pid);
+        clean_pid = stitch__worker_pid(clean);
+        CHECK_OK(stitch__worker_open(clean, &scope, task, program, &c, &err));
+        c.ops->close(c.self);
+        stitch__worker_release(clean, true);
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, &stranger, &w, &err));
+        CHECK_INT(stitch__worker_pid(w), used_pid);
+        stitch__worker_release(w, true);
+    }
+    tear_down();
+    CHECK(!has_children());
 }
 
 /* A child that the host has forked while the lock was held has its descriptors, too. */
@@ -553,5 +588,5 @@ TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_se
           RUN(it_closes_its_connection), RUN(messages_that_are_none), RUN(numbers_that_cannot_be),
           RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
           RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_the_second_time),
-          RUN(no_way_from_a_worker_into_this_process), RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child),
-          RUN(no_memory))
+          RUN(no_way_from_a_worker_into_this_process), RUN(trusted_programs_get_clean_workers),
+          RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child), RUN(no_memory))
