@@ -44,7 +44,8 @@ typedef struct stitch__comparator {
 int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, stitch_error **err);
 void stitch__comparator_close(stitch__comparator *c);
 /* Compares `count` elements of `got` with `want`. `again` (0: none) is the output of a second run; `got` was filled
- * with STITCH__POISON_A before its run and `again` with STITCH__POISON_B. Waits for the stream. */
+ * with STITCH__POISON_A before its run and `again` with STITCH__POISON_B; without `again`, only wrong elements that hold
+ * the pattern count as unwritten. Waits for the stream. */
 int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *name,
                     CUdeviceptr got, int got_dtype, CUdeviceptr again, CUdeviceptr want, int want_dtype, uint64_t count,
                     double atol, double rtol, stitch__comparison *out, stitch_error **err);

@@ -537,6 +537,37 @@ TEST(wrong_only_when_timed)
     stitch_task_free(t);
 }
 
+/* -1 is what outputs are filled with before a run, and a result like any other. */
+TEST(results_that_look_like_the_filling)
+{
+    static const char head[] =
+        "\"name\":\"sign\",\"dims\":{\"N\":4099},\"inputs\":[{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[\"N\"]}],"
+        "\"weights\":[{\"name\":\"a\",\"dtype\":\"f32\",\"shape\":[\"N\"]},{\"name\":\"b\",\"dtype\":\"f32\","
+        "\"shape\":[\"N\"]}],\"outputs\":[{\"name\":\"y\",\"dtype\":\"i32\",\"shape\":[\"N\"]}],"
+        "\"tolerance\":{\"atol\":0,\"rtol\":0}";
+    static const char sign[] = VECTOR_KERNEL("int", "y[i] = x[i] + 0 * (a[i] + b[i]) > 0 ? 1 : -1;");
+    static const char half[] = VECTOR_KERNEL("int", "if (i % 2) y[i] = x[i] + 0 * (a[i] + b[i]) > 0 ? 1 : -1;");
+    stitch_verify_options o = few();
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    stitch_report *r;
+    stitch_task *t;
+
+    need_device();
+    t = make_task(head, sign, VECTOR_PLAN, sign);
+    r = verify(t, sign, VECTOR_PLAN, &o);
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    if (s.failed_stage)
+        FAIL("%s", stitch_report_text(r));
+    CHECK_INT(s.correct, 1);
+    stitch_report_free(r);
+    r = verify(t, half, VECTOR_PLAN, &o);
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    CHECK_INT(s.failed_stage, STITCH_STAGE_CORRECT);
+    CHECK_INT(json_integer_value(report_at(r, "correct.trials.0.outputs.0.unwritten")), 2050);
+    stitch_report_free(r);
+    stitch_task_free(t);
+}
+
 TEST(not_repeatable)
 {
     stitch_verify_options o = few();
@@ -649,5 +680,6 @@ TEST(findings_of_the_simulator)
 TEST_MAIN(RUN(a_right_candidate), RUN(wrong_candidates), RUN(layer_norm), RUN(softmax_without_the_maximum),
           RUN(states_live_from_run_to_run), RUN(callback_reference), RUN(recorded_tensors),
           RUN(a_seed_repeats_everything), RUN(can_be_cancelled), RUN(a_task_without_a_reference), RUN(without_a_device),
-          RUN(wrong_only_when_timed), RUN(not_repeatable), RUN(a_slow_candidate),
-          RUN(a_candidate_that_outlives_the_deadline), RUN(against_itself), RUN(findings_of_the_simulator))
+          RUN(wrong_only_when_timed), RUN(results_that_look_like_the_filling), RUN(not_repeatable),
+          RUN(a_slow_candidate), RUN(a_candidate_that_outlives_the_deadline), RUN(against_itself),
+          RUN(findings_of_the_simulator))

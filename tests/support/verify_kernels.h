@@ -47,8 +47,9 @@ static void run_compare(void **params)
     for (uint64_t i = 0; i < VALUE(uint64_t, 6); i++) {
         double got = stitch_load(PTR(0), i, VALUE(int, 1)), want = stitch_load(PTR(4), i, VALUE(int, 5)),
                error = fabs(got - want);
-        bool unwritten = bits_at(PTR(0), i, size) == VALUE(uint64_t, 9) &&
-                         (!PTR(3) || bits_at(PTR(3), i, size) == VALUE(uint64_t, 10));
+        bool unwritten =
+            bits_at(PTR(0), i, size) == VALUE(uint64_t, 9) && (PTR(3) ? bits_at(PTR(3), i, size) == VALUE(uint64_t, 10)
+                                                                      : !stitch__compare_one(got, want, atol, rtol));
         r->elements++;
         r->unwritten += unwritten;
         r->unwritten_first = unwritten && r->unwritten_first == UINT64_MAX ? i : r->unwritten_first;
