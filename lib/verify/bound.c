@@ -171,7 +171,7 @@ int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **er
 {
     uint64_t inputs = 0;
     bool changes = true;
-    int rc = stitch__fill_inputs(v, v->options.seed, NULL, err);
+    int rc = stitch__fill_inputs(v, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0), NULL, err);
 
     if (!rc)
         rc = hash_outputs(v, v->hashes, err);

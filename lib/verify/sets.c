@@ -141,7 +141,8 @@ int stitch__sets_open(stitch__verify *v, stitch_error **err)
         if (v->infos[i].role == STITCH_TENSOR_OUTPUT)
             v->report->tensors[i].want_dtype = stitch__oracle_dtype(v->oracle, i);
     if (!rc)
-        rc = stitch__fill_inputs(v, v->options.seed, NULL, err); /* contents to prepare with; callbacks may look */
+        rc = stitch__fill_inputs(v, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0), NULL,
+                                 err); /* callbacks may look */
     if (!rc)
         rc = stitch__clear_states(v, v->want, err);
     if (!rc)

@@ -109,7 +109,7 @@ int stitch__stage_prepare(stitch__verify *v, stitch_error **err)
     stitch_error *why = NULL;
     size_t changed = SIZE_MAX;
     int code = STITCH_OK;
-    int rc = stitch__draw_inputs(v, v->options.seed, NULL, err);
+    int rc = stitch__draw_inputs(v, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0), NULL, err);
 
     if (!rc)
         rc = c->ops->clear_states(c->self, &v->scope, 0, err);

@@ -75,7 +75,8 @@ static int prepare_in_worker(timer *t, side *s, stitch_error **why)
         c->ops->fill_weights(c->self, &v->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_WEIGHTS, 0), why);
 
     if (!rc)
-        rc = c->ops->fill_inputs(c->self, &v->scope, v->options.seed, NULL, why);
+        rc = c->ops->fill_inputs(c->self, &v->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0),
+                                 NULL, why);
     if (!rc)
         rc = c->ops->load(c->self, &v->scope, &how, &code, why, why);
     if (!rc && !code)

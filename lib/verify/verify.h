@@ -44,8 +44,8 @@ typedef struct stitch__comparator {
 int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, stitch_error **err);
 void stitch__comparator_close(stitch__comparator *c);
 /* Compares `count` elements of `got` with `want`. `again` (0: none) is the output of a second run; `got` was filled
- * with STITCH__POISON_A before its run and `again` with STITCH__POISON_B; without `again`, only wrong elements that hold
- * the pattern count as unwritten. Waits for the stream. */
+ * with STITCH__POISON_A before its run and `again` with STITCH__POISON_B; without `again`, only wrong elements that
+ * hold the pattern count as unwritten. Waits for the stream. */
 int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *name,
                     CUdeviceptr got, int got_dtype, CUdeviceptr again, CUdeviceptr want, int want_dtype, uint64_t count,
                     double atol, double rtol, stitch__comparison *out, stitch_error **err);
@@ -335,7 +335,8 @@ int stitch__compare_set(stitch__verify *v, const CUdeviceptr *got, const stitch_
                         const CUdeviceptr *again, stitch__trial_output *outputs, stitch_error **err);
 size_t stitch__output_count(const stitch__verify *v);
 
-/* Purposes of derived seeds. */
+/* Purposes of derived seeds. A worker gets derived ones only: from the report's own all others follow, those of timed
+ * runs that are checked in secret among them. */
 enum {
     STITCH__SEED_WEIGHTS = 1,
     STITCH__SEED_TRIAL,
@@ -346,6 +347,7 @@ enum {
     STITCH__SEED_BOOTSTRAP,
     STITCH__SEED_EXPLOIT,
     STITCH__SEED_BOUND,
+    STITCH__SEED_PREPARE,
 };
 
 #endif

@@ -518,6 +518,25 @@ TEST(trusted_programs_get_clean_workers)
     CHECK(!has_children());
 }
 
+static uint64_t seed_seen;
+
+static int see_seed(void *self, const stitch__scope *scope, uint64_t seed, const stitch__variant *variant,
+                    stitch_error **e)
+{
+    seed_seen = seed;
+    return STITCH_E_CANCELLED; /* enough */
+}
+
+/* Of the report's seed a worker only learns what is derived from it. */
+TEST(the_seed_stays_here)
+{
+    static const stitch__candidate_ops ops = {.fill_inputs = see_seed};
+    stitch__verify v = {.candidate = {&ops, NULL}, .options.seed = 42};
+
+    CHECK_INT(stitch__stage_prepare(&v, &err), STITCH_E_CANCELLED);
+    CHECK(seed_seen != 0 && seed_seen != 42);
+}
+
 /* A child that the host has forked while the lock was held has its descriptors, too. */
 TEST(a_lock_does_not_outlive_its_holder_in_a_forked_child)
 {
@@ -589,4 +608,4 @@ TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_se
           RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
           RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_the_second_time),
           RUN(no_way_from_a_worker_into_this_process), RUN(trusted_programs_get_clean_workers),
-          RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child), RUN(no_memory))
+          RUN(the_seed_stays_here), RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child), RUN(no_memory))
