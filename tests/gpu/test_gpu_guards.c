@@ -62,9 +62,12 @@ TEST(writes_around_a_buffer)
     CUdeviceptr x = take(1000, "x"), y = take(1000, "y");
     write_byte(x + 1000);
     CHECK_HAS(look(), "x: 1 bytes behind it were written, the nearest 1 past its end");
+    CHECK_STR(look(), ""); /* what is found once is not found again */
+    write_byte(x + 1000);
     write_byte(x - 4);
     write_byte(x - 9);
     CHECK_HAS(look(), "x: 2 bytes in front of it were written, the nearest 4 before its start, 1 bytes behind it");
+    write_byte(x - 4);
     write_byte(y + 1010);
     CHECK_HAS(look(), "; y: 1 bytes behind it were written, the nearest 11 past its end");
     stitch__mem_free(dev, x);
