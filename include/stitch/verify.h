@@ -130,11 +130,14 @@ typedef struct stitch_report_summary {
     int32_t degenerate;
     int32_t isolated; /**< 1: the program ran in a worker, so that whatever it did has not hurt this process */
     double speedup_low, speedup_high; /**< 95 % bootstrap interval of the speed-up */
+    /** How long the device works in one run of the candidate: the union of its kernels, copies and fills, recorded by
+     *  CUPTI after the timed runs. What is left of median_us is spent idle. 0: not measured (the report says why). */
+    double busy_us;
 } stitch_report_summary;
 
 #define STITCH_REPORT_SUMMARY_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(stitch_report_summary), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0          \
+        sizeof(stitch_report_summary), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0       \
     }
 
 STITCH_API int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out);

@@ -62,6 +62,7 @@ int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stit
 char *stitch__driver_find(const stitch_context *ctx);
 char *stitch__nvrtc_find(const stitch_context *ctx);
 char *stitch__cublaslt_find(const stitch_context *ctx);
+char *stitch__cupti_find(const stitch_context *ctx);
 /* Folders of toolkits and wheels that exist, "lib" or "include" ones, best first; one a line in the buffer. */
 void stitch__toolkit_folders(const stitch_context *ctx, bool include, stitch__buf *out);
 

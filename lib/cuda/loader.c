@@ -481,6 +481,11 @@ char *stitch__cublaslt_find(const stitch_context *ctx)
     return stitch__library_find(ctx, &stitch__library_cublaslt, NULL);
 }
 
+char *stitch__cupti_find(const stitch_context *ctx)
+{
+    return stitch__library_find(ctx, &stitch__library_cupti, NULL);
+}
+
 /* ---- headers ---- */
 
 static bool has_file(const char *folder, const char *name)

@@ -289,6 +289,10 @@ int stitch__cupti_open(stitch__cuda *cuda, stitch__buf *tried, stitch_error **er
     char *path = NULL;
     if (cuda->cupti_ready)
         return STITCH_OK;
+#ifdef __SANITIZE_ADDRESS__
+    return stitch__err(cuda->ctx, err, STITCH_E_UNSUPPORTED,
+                       "CUPTI opens a library with RTLD_DEEPBIND, which ends a process under AddressSanitizer");
+#endif
     void *handle = cupti_in_process(cuda->ctx, &path);
     int rc = handle ? STITCH_OK : stitch__library_open(cuda->ctx, &stitch__library_cupti, &handle, &path, tried, err);
     if (rc)

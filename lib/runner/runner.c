@@ -5,6 +5,7 @@
 #include "runner/runner.h"
 
 #include "cuda/guards.h"
+#include "profile/profile.h"
 #include "program/executor.h"
 
 struct stitch__runner {
@@ -414,6 +415,83 @@ out:
     return rc;
 }
 
+/* What a trace says of a run can be used. `records`: of the runs before, 0 if this is the first one. */
+static bool check_records(stitch__runner *r, const stitch__busy *busy, uint64_t records, stitch_error **why)
+{
+    uint64_t got = busy->kernels + busy->copies + busy->fills;
+
+    if (busy->missing)
+        stitch__err(r->ctx, why, STITCH_E_UNSUPPORTED, "CUPTI lost %" PRIu64 " records of a run", busy->missing);
+    else if (!got || !(busy->busy_us > 0))
+        stitch__err(r->ctx, why, STITCH_E_UNSUPPORTED, "CUPTI recorded nothing of a run");
+    else if (records && got != records)
+        stitch__err(r->ctx, why, STITCH_E_UNSUPPORTED,
+                    "CUPTI recorded %" PRIu64 " kernels, copies and fills of one run and %" PRIu64
+                    " of another: other work of this process is among them",
+                    records, got);
+    else
+        return true;
+    return false;
+}
+
+/* One run under CUPTI. false in *recorded: there is no figure, *why says why. */
+static int record_run(stitch__runner *r, const stitch__scope *scope, const stitch__run *run, stitch__busy *busy,
+                      bool *recorded, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch_trace *trace = NULL;
+    int rc = STITCH_OK;
+
+    *recorded = stitch__busy_begin(r->ctx, &trace, why) == STITCH_OK;
+    if (!*recorded)
+        return rc;
+    *code = enqueue(r, run, why);
+    if (!*code)
+        rc = stitch__wait_candidate(r->dev, r->stream, scope, "recording the program", &r->abandoned, code, why, err);
+    if (!rc && !*code)
+        *recorded = stitch__busy_end(trace, busy, why) == STITCH_OK;
+    stitch_trace_free(trace); /* ends it, too, without waiting for the device */
+    return rc;
+}
+
+/* A trace for each run, so that nothing that comes between them is in it. The first run is not counted: it says whether
+ * there are records at all, and does what CUPTI does only once. */
+static int runner_busy(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
+                       int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__runner *r = self;
+    stitch__device *dev = r->dev;
+    stitch__busy busy = {0};
+    uint64_t records = 0;
+    double sum = 0;
+    bool recorded = true;
+    int rc;
+
+    *busy_us = -1;
+    *code = STITCH_OK;
+    if (runs < 1 || runs > STITCH__BUSY_MAX_RUNS)
+        return stitch__err(r->ctx, err, STITCH_E_INTERNAL, "%d runs cannot be recorded", (int)runs);
+    rc = open_timing(r, run, err);
+    if (!rc)
+        rc = ready(r, run, code, why, err);
+    for (int32_t i = 0; !rc && !*code && i <= runs; i++) {
+        rc = runner_clear_states(r, scope, run->set, err);
+        if (!rc && i && run->flush_bytes)
+            STITCH__CU(dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)run->flush_bytes, r->stream));
+        if (!rc)
+            rc = stitch__stream_wait(dev, r->stream, scope, "recording the program", err);
+        if (!rc)
+            rc = record_run(r, scope, run, &busy, &recorded, code, why, err);
+        if (rc || *code || !recorded || !check_records(r, &busy, records, why))
+            goto out;
+        records = busy.kernels + busy.copies + busy.fills;
+        sum += i ? busy.busy_us : 0;
+    }
+    if (!rc && !*code)
+        *busy_us = sum / runs;
+out:
+    return rc;
+}
+
 static int runner_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err)
 {
     stitch__runner *r = self;
@@ -455,8 +533,9 @@ static void runner_close(void *self)
 stitch__candidate stitch__runner_candidate(stitch__runner *r)
 {
     static const stitch__candidate_ops ops = {
-        "in this process", runner_load, runner_prepare,   runner_fill_weights, runner_fill_inputs, runner_clear_states,
-        runner_hash,       runner_run,  runner_timed_run, runner_fetch,        runner_inspect,     runner_close,
+        "in this process",   runner_load,    runner_prepare, runner_fill_weights, runner_fill_inputs,
+        runner_clear_states, runner_hash,    runner_run,     runner_timed_run,    runner_busy,
+        runner_fetch,        runner_inspect, runner_close,
     };
     return (stitch__candidate){&ops, r};
 }

@@ -30,6 +30,7 @@ typedef struct stitch__prepared {
 
 enum {
     STITCH__SETS = 2, /* outputs and states exist twice: for the first and for the second run on the same inputs */
+    STITCH__BUSY_MAX_RUNS = 64,
 };
 
 typedef struct stitch__run {
@@ -37,7 +38,7 @@ typedef struct stitch__run {
     int32_t poison;       /* byte that the outputs are filled with before; -1: left as they are */
     int32_t skip;         /* step of `run` that is left out; -1: none. Runs without a graph */
     int32_t moved;        /* 1: on copies of the inputs at other addresses (the hash is still of the originals) */
-    uint64_t flush_bytes; /* timed runs: bytes written after the last write to the inputs, to empty the L2 cache */
+    uint64_t flush_bytes; /* timed and busy runs: written after the last write to the inputs, to empty the L2 cache */
 } stitch__run;
 
 #define STITCH__RUN_INIT                                                                                               \
@@ -67,6 +68,13 @@ typedef struct stitch__candidate_ops {
     /* The same between two events: *us is the time between them. */
     int (*timed_run)(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
                      stitch_error **why, stitch_error **err);
+    /* How long the device works in a run: `runs` of them (1 to STITCH__BUSY_MAX_RUNS), each with cleared states and an
+     * empty L2 cache like a timed one, recorded by CUPTI. *busy_us is the mean of the union of their kernels, copies
+     * and fills. CUPTI is off before and after. Where it cannot be measured (no CUPTI, another tool holds it, it may
+     * not be used, a simulated device) *busy_us is negative, *why says why, and that is nobody's failure: STITCH_OK,
+     * *code STITCH_OK. */
+    int (*busy)(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
+                int *code, stitch_error **why, stitch_error **err);
     /* Brings the outputs of a set to the verifier's device memory (a pointer a tensor); nothing to do where they are
      * there already. */
     int (*fetch)(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err);

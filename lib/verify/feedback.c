@@ -7,6 +7,7 @@
 
 #define DEFAULT_BYTES 8192
 #define SMALLEST      256
+#define MUCH_IDLE     0.3 /* share of a run in which the device does nothing that is worth a sentence */
 
 static void put_diag(stitch__buf *b, const stitch__diag *d)
 {
@@ -86,6 +87,20 @@ static void put_robust(stitch__buf *b, const stitch_report *r)
                             "point, or a race).\n");
 }
 
+static void put_idle(stitch__buf *b, const stitch_report *r)
+{
+    double idle = stitch__idle_share(r);
+    if (idle <= MUCH_IDLE)
+        return;
+    stitch__buf_printf(b, "The device works in %.2f us of the %.2f us and idles for %.0f %%: ", r->busy_us,
+                       r->candidate.median, 100 * idle);
+    if (r->launches > 1)
+        stitch__buf_puts(b, "the program is bound by its launches and by steps that wait for each other, so fewer and "
+                            "larger kernels will help more than faster ones.\n");
+    else
+        stitch__buf_puts(b, "that is what its one launch costs, which no faster kernel takes away.\n");
+}
+
 static void put_times(stitch__buf *b, const stitch_report *r)
 {
     const stitch__timing *c = &r->candidate;
@@ -98,6 +113,7 @@ static void put_times(stitch__buf *b, const stitch_report *r)
                                t->name, t->precision < 0 ? "of the reference" : stitch__precision_name(t->precision),
                                t->median, c->median > 0 ? t->median / c->median : 0);
     }
+    put_idle(b, r);
     stitch__buf_printf(
         b,
         "The task allows precision %s. One run makes %" PRIu64 " launches; workspace %.1f MiB; prepare took %.0f us.\n",

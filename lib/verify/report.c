@@ -262,7 +262,7 @@ void stitch_report_free(stitch_report *r)
     void *const owned[] = {r->dims,      r->tensors,     r->diags,       r->kernels,   r->trials,
                            r->baselines, r->notes,       r->task_name,   r->task_hash, r->program_hash,
                            r->reference, r->device_name, r->device_arch, r->nvrtc,     r->budget,
-                           r->where,     r->findings,    r->json,        r->text};
+                           r->where,     r->findings,    r->json,        r->text,      r->busy_note};
     for (size_t i = 0; i < STITCH__COUNT(owned); i++)
         stitch_free(owned[i]);
     stitch_free(r);
@@ -315,6 +315,7 @@ int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out
     s.median_us = r->candidate.median;
     s.low_us = r->candidate.low;
     s.high_us = r->candidate.high;
+    s.busy_us = r->busy_us;
     if (r->baseline_count) {
         s.baseline_us = r->baselines[0].median;
         s.baseline_low_us = r->baselines[0].low;

@@ -282,6 +282,17 @@ static json_t *timing_json(writer *w, const stitch__timing *t)
     return row;
 }
 
+static json_t *candidate_json(writer *w, const stitch_report *r)
+{
+    json_t *row = timing_json(w, &r->candidate);
+    double idle = stitch__idle_share(r);
+    put(w, row, "busy_us", r->busy_us > 0 ? number(r->busy_us) : json_null());
+    put(w, row, "idle_share", idle >= 0 ? number(idle) : json_null());
+    if (!(r->busy_us > 0))
+        put(w, row, "busy_note", text(r->busy_note ? r->busy_note : "the stage had failed before"));
+    return row;
+}
+
 /* Against the main baseline, with the precision of both sides beside it. */
 static json_t *speedup_json(writer *w, const stitch_report *r)
 {
@@ -353,7 +364,7 @@ static json_t *time_json(writer *w, const stitch_report *r)
     put(w, time, "warmup", json_integer(r->warmup));
     put(w, time, "flush_bytes", integer(r->flush_bytes));
     put(w, time, "persisting_l2_reset", json_boolean(r->l2_reset));
-    put(w, time, "candidate", timing_json(w, &r->candidate));
+    put(w, time, "candidate", candidate_json(w, r));
     for (size_t i = 0; i < r->baseline_count; i++) {
         json_t *row = timing_json(w, &r->baselines[i]);
         put(w, row, "speedup", number(r->candidate.median > 0 ? r->baselines[i].median / r->candidate.median : 0));
@@ -414,6 +425,7 @@ static json_t *summary_json(writer *w, const stitch_report *r)
     put(w, row, "speedup", number(s.speedup));
     put(w, row, "speedup_low", number(s.speedup_low));
     put(w, row, "speedup_high", number(s.speedup_high));
+    put(w, row, "busy_us", number(s.busy_us));
     return row;
 }
 

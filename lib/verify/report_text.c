@@ -110,6 +110,11 @@ static void put_times(stitch__buf *b, const stitch_report *r)
         return;
     stitch__buf_printf(b, "time: %.2f us (5-95 %%: %.2f to %.2f, %zu runs), task precision %s\n", c->median, c->low,
                        c->high, c->count, stitch__precision_name(r->precision));
+    if (r->busy_us > 0)
+        stitch__buf_printf(b, "  busy %.2f us of %.2f us: the device idles for %.0f %% of it\n", r->busy_us, c->median,
+                           100 * stitch__idle_share(r));
+    else if (r->busy_note)
+        stitch__buf_printf(b, "  the device's busy time was not measured: %s\n", r->busy_note);
     for (size_t i = 0; i < r->baseline_count; i++) {
         const stitch__timing *t = &r->baselines[i];
         if (!t->count)

@@ -523,6 +523,8 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
         rc = check_weights(v, &code, &why, err);
     if (!rc && !code)
         rc = v->candidate.ops->inspect(v->candidate.self, &v->scope, &code, &why, err);
+    if (!rc && !code) /* the last: the candidate may be lost with it */
+        rc = stitch__busy_measure(v, t.flush_bytes, &code, &why, err);
     close_timer(&t);
     stitch__gpu_lock_release(&lock);
     stitch_free(unlocked);

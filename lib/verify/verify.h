@@ -185,6 +185,8 @@ struct stitch_report {
     stitch__exploit exploit;
 
     stitch__timing candidate;
+    double busy_us;  /* how long the device works in a run of it; 0: not known, */
+    char *busy_note; /* because (NULL: the stage had failed before) */
     size_t baseline_count;
     stitch__timing *baselines;
     int warmup;
@@ -291,6 +293,12 @@ void stitch__lower_bound(const stitch__verify *v, stitch__bound *out);
 /* Before somebody is refused for it: leaves out the inputs that the reference does not show to need as a whole. Runs
  * the reference, and overwrites inputs, v->want and v->hashes. */
 int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **err);
+
+/* busy.c: fills in busy_us or busy_note, after the last timed run. Only what this process has lost (its context, memory
+ * that the device still uses) is the candidate's failure. */
+int stitch__busy_measure(stitch__verify *v, uint64_t flush_bytes, int *code, stitch_error **why, stitch_error **err);
+/* 1 - busy time / median, at least 0; negative: not known. */
+double stitch__idle_share(const stitch_report *r);
 
 /* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
 int stitch__warm_start(stitch__verify *v, stitch_error **err);

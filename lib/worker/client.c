@@ -140,9 +140,10 @@ static int take_error(stitch__worker *w, const stitch__reply *r, int code, stitc
 }
 
 /* What no honest worker says. */
-static const char *lie(const stitch__reply *r, const stitch__blame *blame, int64_t wall_ns)
+static const char *lie(const stitch__request *q, const stitch__reply *r, const stitch__blame *blame, int64_t wall_ns)
 {
     double wall_us = (double)wall_ns / 1000 * 1.01 + CLOCK_SLACK_US; /* the device has a clock of its own */
+    double runs = q->op == STITCH__OP_WORKER_BUSY ? q->runs : 1;
 
     if (r->busy_ns > (uint64_t)wall_ns)
         return "it worked longer than it was waited for";
@@ -152,7 +153,7 @@ static const char *lie(const stitch__reply *r, const stitch__blame *blame, int64
     if (r->rc == STITCH_E_TIMEOUT || r->rc == STITCH_E_CANCELLED || r->code == STITCH_E_TIMEOUT ||
         r->code == STITCH_E_CANCELLED)
         return "it ended for a deadline that it does not have";
-    if (r->us > wall_us || r->prepared.us > wall_us)
+    if (r->us * runs > wall_us || r->prepared.us > wall_us)
         return "it measured more time than has passed";
     return NULL;
 }
@@ -169,7 +170,7 @@ int stitch__worker_receive(stitch__worker *w, const stitch__scope *scope, const 
         rc = stitch__err(w->ctx, &cause, STITCH_E_FORMAT, "it answered another request");
     if (!rc)
         rc = stitch__reply_decode(op, w->channel.payload, w->channel.bytes, reply, &cause);
-    if (!rc && (wrong = lie(reply, blame, stitch__now_ns() - start)))
+    if (!rc && (wrong = lie(q, reply, blame, stitch__now_ns() - start)))
         rc = stitch__err(w->ctx, &cause, STITCH_E_FORMAT, "%s", wrong);
     if (rc)
         return unanswered(w, scope, q->op, rc, cause, blame, err);
@@ -252,6 +253,9 @@ static int start_process(stitch__worker *w, stitch__arena *arena, char *device, 
     if (!getenv("STITCH_NVRTC") && (extra[count] = library(arena, "STITCH_NVRTC", stitch__nvrtc_find(w->ctx))))
         count++;
     if (!getenv("STITCH_CUBLASLT") && (extra[count] = library(arena, "STITCH_CUBLASLT", stitch__cublaslt_find(w->ctx))))
+        count++;
+    if (!w->dev->info.simulated && !getenv("STITCH_CUPTI") &&
+        (extra[count] = library(arena, "STITCH_CUPTI", stitch__cupti_find(w->ctx))))
         count++;
     extra[count] = NULL;
     return stitch__process_start(w->ctx, w->path, extra, &w->process, &w->channel.fd, err);

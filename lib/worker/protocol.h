@@ -10,7 +10,7 @@
 #include "worker/worker.h"
 
 enum {
-    STITCH__WORKER_PROTOCOL = 1,
+    STITCH__WORKER_PROTOCOL = 2,
     STITCH__WORKER_MAX_PAYLOAD = 1 << 20, /* larger things go through shared memory */
     STITCH__WORKER_MAX_MESSAGE = 4096,    /* of an error's text */
     STITCH__WORKER_MAX_DETAILS = 65536,
@@ -62,7 +62,8 @@ bool stitch__same_bytes(const void *a, const void *b, size_t len); /* in constan
     X(INSPECT, "looking around the program's memory")                                                                  \
     X(FETCH, "copying outputs")                                                                                        \
     X(CLOSE, "closing the program")                                                                                    \
-    X(PROBE, "answering a probe")
+    X(PROBE, "answering a probe")                                                                                      \
+    X(BUSY, "recording the program")
 
 typedef enum stitch__worker_op {
     STITCH__OP_NONE,
@@ -102,6 +103,7 @@ typedef struct stitch__request {
     /* CLEAR_STATES, FETCH */
     int32_t set;
     stitch__run run;
+    int32_t runs;     /* BUSY */
     const char *text; /* PROBE */
 } stitch__request;
 
@@ -121,8 +123,9 @@ typedef struct stitch__reply {
     /* HASH */
     size_t hash_count;
     uint64_t hashes_at; /* offset in the message */
-    double us;          /* TIMED_RUN */
-    const char *text;   /* PROBE */
+    bool measured;      /* BUSY; false: `text` says why not */
+    double us;          /* TIMED_RUN, BUSY (of one run) */
+    const char *text;   /* PROBE, BUSY */
 } stitch__reply;
 
 void stitch__request_encode(const stitch__request *q, stitch__buf *out);

@@ -181,6 +181,21 @@ static int do_fetch(server *s, exchange *x)
                              "copying output %s", info.name);
 }
 
+static int do_busy(server *s, exchange *x, const stitch__scope *scope)
+{
+    const char *reason;
+    double us = -1;
+    int rc = s->candidate.ops->busy(s->candidate.self, scope, &x->q->run, x->q->runs, &us, &x->code, &x->why, &x->err);
+
+    if (rc || x->code)
+        return rc;
+    x->reply.measured = us >= 0;
+    x->reply.us = us >= 0 ? us : 0;
+    reason = x->why ? stitch_error_message(x->why) : "";
+    x->reply.text = us >= 0 ? "" : *reason ? reason : "the worker cannot say why";
+    return STITCH_OK;
+}
+
 static int do_candidate(server *s, exchange *x)
 {
     const stitch__scope scope = {.ctx = s->ctx}; /* the verifier keeps the time */
@@ -202,6 +217,7 @@ static int do_candidate(server *s, exchange *x)
     case STITCH__OP_WORKER_RUN: return ops->run(self, &scope, &q->run, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_TIMED_RUN:
         return ops->timed_run(self, &scope, &q->run, &x->reply.us, &x->code, &x->why, &x->err);
+    case STITCH__OP_WORKER_BUSY: return do_busy(s, x, &scope);
     case STITCH__OP_WORKER_INSPECT: return ops->inspect(self, &scope, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_FETCH: return do_fetch(s, x);
     default: return stitch__err(s->ctx, &x->err, STITCH_E_UNSUPPORTED, "request %d is not known", q->op);
@@ -322,6 +338,15 @@ static void add_folder_of(stitch__buf *b, const char *path)
         stitch__buf_printf(b, "%.*s\n", (int)(slash - path), path);
 }
 
+/* Of a library that may be a link to another folder's, and is opened later than the others. */
+static void add_folders_of(stitch__buf *b, const char *path)
+{
+    char *real = path && *path ? realpath(path, NULL) : NULL;
+    add_folder_of(b, path);
+    add_folder_of(b, real);
+    free(real);
+}
+
 /* What the CUDA libraries and the compiler may still have to read. */
 static void readable_folders(server *s, const stitch__request *q, stitch__buf *b)
 {
@@ -343,6 +368,7 @@ static void readable_folders(server *s, const stitch__request *q, stitch__buf *b
     add_folder_of(b, getenv("STITCH_CUDA_DRIVER"));
     add_folder_of(b, getenv("STITCH_NVRTC"));
     add_folder_of(b, getenv("STITCH_CUBLASLT"));
+    add_folders_of(b, getenv("STITCH_CUPTI")); /* opened only when it is asked for: nothing of it is there before */
     stitch__buf_init(&found, s->ctx);
     stitch__toolkit_folders(s->ctx, false, &found);
     stitch__toolkit_folders(s->ctx, true, &found);

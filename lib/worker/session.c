@@ -257,6 +257,32 @@ static int worker_timed_run(void *self, const stitch__scope *scope, const stitch
     return rc;
 }
 
+static int worker_busy(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
+                       int *code, stitch_error **why, stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_BUSY, .run = *run, .runs = runs};
+    const stitch__blame blame = {code, why};
+    stitch__worker *w = self;
+    stitch__reply r;
+    stitch__buf reason;
+    int rc = stitch__worker_call(w, scope, &q, -1, &blame, &r, err);
+
+    *busy_us = rc || *code || !r.measured ? -1 : r.us;
+    if (rc || *code || r.measured)
+        return rc;
+    stitch__buf_init(&reason, w->ctx);
+    stitch__buf_puts_clean(&reason, r.text, strlen(r.text), STITCH__WORKER_MAX_MESSAGE);
+    for (size_t i = 0; i < reason.len; i++)
+        if (reason.data[i] == '\n')
+            reason.data[i] = ' ';
+    if (reason.failed)
+        rc = stitch__err_nomem(w->ctx, err);
+    else
+        stitch__err(w->ctx, why, STITCH_E_UNSUPPORTED, "%s", reason.len ? reason.data : "?");
+    stitch__buf_free(&reason);
+    return rc;
+}
+
 /* The next piece of an output; false: there is none. */
 static bool next_piece(const stitch__worker *w, stitch__request *q, unsigned number)
 {
@@ -335,8 +361,9 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
                         stitch__candidate *out, stitch_error **err)
 {
     static const stitch__candidate_ops ops = {
-        "in a worker", worker_load, worker_prepare,   worker_fill_weights, worker_fill_inputs, worker_clear_states,
-        worker_hash,   worker_run,  worker_timed_run, worker_fetch,        worker_inspect,     worker_close,
+        "in a worker",       worker_load,    worker_prepare, worker_fill_weights, worker_fill_inputs,
+        worker_clear_states, worker_hash,    worker_run,     worker_timed_run,    worker_busy,
+        worker_fetch,        worker_inspect, worker_close,
     };
     int rc;
 

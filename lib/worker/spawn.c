@@ -100,10 +100,10 @@ int stitch__worker_find(const stitch_context *ctx, const char *given, char **pat
 
 /* What the loader, the CUDA libraries and the math libraries need to be found and to behave as in the parent. */
 static const char *const kept[] = {
-    "PATH",           "LD_LIBRARY_PATH", "VIRTUAL_ENV",      "CONDA_PREFIX", "STITCH_CUDA_DRIVER",
-    "STITCH_NVRTC",   "STITCH_CUBLASLT", "STITCH_CUDA_PATH", "STITCH_BLAS",  "OMP_NUM_THREADS",
-    "TMPDIR",         "ASAN_OPTIONS",    "UBSAN_OPTIONS",    "LSAN_OPTIONS", "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS"};
+    "PATH",         "LD_LIBRARY_PATH", "VIRTUAL_ENV",      "CONDA_PREFIX", "STITCH_CUDA_DRIVER",
+    "STITCH_NVRTC", "STITCH_CUBLASLT", "STITCH_CUDA_PATH", "STITCH_BLAS",  "OMP_NUM_THREADS",
+    "TMPDIR",       "ASAN_OPTIONS",    "UBSAN_OPTIONS",    "LSAN_OPTIONS", "OPENBLAS_NUM_THREADS",
+    "STITCH_CUPTI", "MKL_NUM_THREADS"};
 static const char *const kept_prefixes[] = {"CUDA_", "CUBLAS", "CUBLASLT_", "NVIDIA_"};
 static const char *const secret[] = {"KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL"};
 

@@ -63,6 +63,17 @@ TEST(a_right_candidate)
         CHECK_INT(json_integer_value(report_at(r, "time.candidate.checked_runs_passed")),
                   json_integer_value(report_at(r, "time.candidate.checked_runs")));
         CHECK(json_integer_value(report_at(r, "time.candidate.checked_runs")) >= 2);
+        if (json_is_null(report_at(r, "time.candidate.busy_us"))) {
+            const char *note = json_string_value(report_at(r, "time.candidate.busy_note"));
+            CHECK(note && *note);
+            printf("# no busy time: %s\n", note);
+            CHECK(s.busy_us == 0 && json_is_null(report_at(r, "time.candidate.idle_share")));
+        } else {
+            double idle = json_number_value(report_at(r, "time.candidate.idle_share"));
+            printf("# busy %.2f us of %.2f us\n", s.busy_us, s.median_us);
+            CHECK(s.busy_us > 0 && s.busy_us < 2 * s.median_us);
+            CHECK(idle >= 0 && idle < 1);
+        }
         CHECK_STR(json_string_value(report_at(r, "time.baselines.0.name")), "plain");
         CHECK_STR(json_string_value(report_at(r, "time.baselines.0.precision")), "f32");
         CHECK_INT(json_array_size(report_at(r, "correct.robust")), 6);

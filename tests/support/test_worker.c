@@ -220,6 +220,11 @@ static void good_reply(fake *f, int op, const stitch__request *q, stitch__reply 
     r->prepared.steps = 1;
     r->hash_count = f->tensors;
     memset(hashes, 0, f->tensors * sizeof(*hashes));
+    if (op == STITCH__OP_WORKER_BUSY) {
+        r->measured = true;
+        r->us = 2.5;
+        r->text = "";
+    }
 }
 
 static void send_good(fake *f, int op, const stitch__reply *r, const uint64_t *hashes)
@@ -334,7 +339,10 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
         op = r->op = STITCH__OP_WORKER_PING;
     else if (strcmp(b, "late") == 0)
         r->us = 1e9;
-    else if (strcmp(b, "nan") == 0)
+    else if (strcmp(b, "late-together") == 0) { /* one run could have taken that long, all of them cannot */
+        usleep(300000);
+        r->us = 290000;
+    } else if (strcmp(b, "nan") == 0)
         r->us = r->prepared.us = NAN;
     else if (strcmp(b, "negative") == 0)
         r->us = r->prepared.us = -1;
@@ -369,6 +377,13 @@ static void misbehave(fake *f, int op, stitch__reply *r, uint64_t *hashes)
         r->code = STITCH_E_DRIVER;
         r->message = "bad\x1b[2J\nnews\x07";
         r->details = "more\x1b";
+        send_good(f, op, r, hashes);
+        return;
+    }
+    if (strcmp(f->behaviour, "reason") == 0) {
+        r->measured = false;
+        r->us = 0;
+        r->text = "no\x1b[2J\nCUPTI";
         send_good(f, op, r, hashes);
         return;
     }

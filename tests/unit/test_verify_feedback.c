@@ -193,7 +193,37 @@ TEST(a_passed_program_with_figures)
     CHECK_HAS(text, "Against eager, float32 (precision f32): 40.00 us, speed-up 4.00 x");
     CHECK_HAS(text, "Also against eager, TF32 (precision tf32): 20.00 us, speed-up 2.00 x");
     CHECK_HAS(text, "The task allows precision f16");
+    CHECK(!strstr(text, "idles for")); /* not known */
     stitch_free(text);
+}
+
+TEST(an_idle_device)
+{
+    static const struct {
+        double busy_us;
+        uint64_t launches;
+        const char *says; /* NULL: nothing */
+    } rows[] = {{4, 9, "fewer and larger kernels"},
+                {4, 1, "that is what its one launch costs"},
+                {7.5, 9, NULL}, /* too little to speak of */
+                {12, 9, NULL},
+                {0, 9, NULL}};
+
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        stitch_report *r = make();
+        CHECK_OK(stitch__report_stage_set(r, STITCH_STAGE_CORRECT, STITCH_STAGE_PASSED, 0, "", &err));
+        CHECK_OK(stitch__timing_add(r, &r->candidate, 10, &err));
+        stitch__timing_finish(r, &r->candidate);
+        r->busy_us = rows[i].busy_us;
+        r->launches = rows[i].launches;
+        char *text = feedback(r, 0);
+        CHECK((strstr(text, "idles for") != NULL) == (rows[i].says != NULL));
+        if (rows[i].says) {
+            CHECK_HAS(text, "The device works in 4.00 us of the 10.00 us and idles for 60 %: ");
+            CHECK_HAS(text, rows[i].says);
+        }
+        stitch_free(text);
+    }
 }
 
 TEST(bad_arguments)
@@ -205,4 +235,4 @@ TEST(bad_arguments)
 
 TEST_MAIN(RUN(compile_errors_with_their_lines), RUN(quotes_hostile_text_cleaned_and_cut), RUN(keeps_the_budget),
           RUN(wrong_outputs), RUN(nothing_written), RUN(findings_of_validation), RUN(a_passed_program_with_figures),
-          RUN(bad_arguments))
+          RUN(an_idle_device), RUN(bad_arguments))

@@ -131,6 +131,7 @@ TEST(summary)
     stitch__timing_finish(r, &r->baselines[0]);
     r->speedup_low = 2.25;
     r->speedup_high = 2.75;
+    r->busy_us = 7.5;
     CHECK_OK(stitch__report_finish(r, &err));
     CHECK_INT(stitch_report_summary_get(r, &s), 0);
     CHECK_INT(s.correct, 1);
@@ -140,6 +141,7 @@ TEST(summary)
     CHECK_NEAR(s.speedup, 2.5, 1e-12);
     CHECK_NEAR(s.speedup_low, 2.25, 0);
     CHECK_NEAR(s.speedup_high, 2.75, 0);
+    CHECK_NEAR(s.busy_us, 7.5, 0);
     CHECK_NEAR(s.mean_abs_error, 1e-6, 1e-12);
     CHECK(s.seed == 0xfedcba9876543210u);
     /* An older caller's shorter struct. */

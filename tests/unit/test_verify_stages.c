@@ -9,7 +9,10 @@
 
 #include "base/base.h"
 #include "check.h"
+#include "cuda/internal.h"
+#include "fake_cupti.h"
 #include "fake_driver.h"
+#include "profile/profile.h"
 #include "verify/verify.h"
 #include "verify_kernels.h"
 
@@ -59,6 +62,10 @@ static enum {
 } behaviour;
 static int at_call, calls;
 static int64_t hang_ns;
+/* Under CUPTI. */
+static int recorded;                         /* calls */
+static int kernels_of_a_call = 1, others_at; /* others_at: the recorded call that somebody else's kernel is beside */
+static size_t dropped;
 static float seen[4096]; /* the first input of each call */
 
 static int64_t now_ns(void)
@@ -73,6 +80,15 @@ static void run_candidate(void **params)
     float *x = PTR(0), *w = PTR(1), *y = PTR(2);
     int call = calls++;
 
+    if (fake_cupti_state.subscribed) {
+        uint64_t t = fake_cupti_state.now + 1000;
+        for (int i = 0; i < kernels_of_a_call; i++) /* half of each is beside the one before */
+            fake_cupti_add_kernel("candidate", t + 3000 * (uint64_t)i, t + 3000 * (uint64_t)i + 6000, 1);
+        if (others_at && recorded == others_at)
+            fake_cupti_add_kernel("other", t, t + 90000, 2);
+        fake_cupti_state.dropped = dropped;
+        recorded++;
+    }
     if (call < (int)(sizeof(seen) / sizeof(seen[0])))
         seen[call] = x[0];
     if (behaviour == NOTHING)
@@ -145,6 +161,10 @@ static stitch_context *new_context(const stitch_allocator *allocator)
     options.cache_dir = cache;
     options.allocator = allocator;
     CHECK_OK(stitch_context_new(&c, &options, &err));
+    stitch__cuda *cuda;
+    CHECK_OK(stitch__cuda_state(c, &cuda, &err));
+    CHECK_OK(stitch__cupti_bind(c, fake_cupti_get_proc, NULL, "the fake", &cuda->cupti, &err));
+    cuda->cupti_ready = true;
     return c;
 }
 
@@ -165,7 +185,12 @@ static void reset(void)
     fake.flush_bytes = 1 << 20;
     memset(fake.log, 0, sizeof(fake.log));
     behaviour = RIGHT;
-    calls = at_call = 0;
+    calls = at_call = recorded = 0;
+    kernels_of_a_call = 1;
+    others_at = 0;
+    dropped = 0;
+    fake_cupti_reset();
+    fake_cupti_state.fail[FAKE_ActivityEnable] = STITCH__CUPTI_INSUFFICIENT_PRIVILEGES;
 }
 
 static stitch_verify_options few(void)
@@ -199,6 +224,14 @@ static void need_context(void)
 /* Verifies the candidate; the report's summary and its failed stage's message. */
 static char message[2000];
 static char text[8000];
+static char busy_note[2000]; /* "": there is none */
+static double idle_share;    /* negative: null */
+
+static const char *json_string_or(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value ? value : "";
+}
 
 static stitch_report_summary verify(stitch_verify_options o)
 {
@@ -217,6 +250,12 @@ static stitch_report_summary verify(stitch_verify_options o)
     snprintf(text, sizeof(text), "%s", stitch_report_text(r));
     json_t *root = json_loads(stitch_report_json(r), 0, NULL);
     CHECK(root != NULL);
+    const json_t *side = json_object_get(json_object_get(root, "time"), "candidate");
+    snprintf(busy_note, sizeof(busy_note), "%s", side ? json_string_or(side, "busy_note") : "");
+    idle_share = json_is_number(json_object_get(side, "idle_share"))
+                     ? json_number_value(json_object_get(side, "idle_share"))
+                     : -1;
+    CHECK(json_is_null(json_object_get(side, "busy_us")) == (side && s.busy_us == 0));
     json_decref(root);
     stitch_report_free(r);
     stitch_program_free(p);
@@ -554,6 +593,124 @@ TEST(device_memory_runs_out)
     CHECK(n > 5 && n < 100);
 }
 
+/* ---- busy time --------------------------------------------------------------------------------------------------- */
+
+static void cupti_is_off(void)
+{
+    CHECK(!fake_cupti_state.subscribed);
+    for (size_t i = 0; i < STITCH__COUNT(fake_cupti_state.enabled); i++)
+        CHECK_INT(fake_cupti_state.enabled[i], 0);
+    CHECK_INT(stitch__trace_buffers(), 0);
+}
+
+TEST(busy_beside_wall_time)
+{
+    int flushes = 0;
+
+    need_context();
+    int before = calls_before_timing() + timing_calls;
+    fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
+    fake.log_flushes = true;
+    stitch_report_summary s = verify(few());
+    CHECK_INT(s.failed_stage, STITCH_STAGE_NONE);
+    CHECK_NEAR(s.median_us, 10, 1e-3);
+    CHECK_NEAR(s.busy_us, 6, 1e-9);
+    CHECK_NEAR(idle_share, 0.4, 1e-6);
+    CHECK_STR(busy_note, "");
+    CHECK_HAS(text, "busy 6.00 us of 10.00 us: the device idles for 40 % of it");
+    /* Five runs and one before them, after everything else; CUPTI is there for no other. */
+    CHECK_INT(recorded, 6);
+    CHECK_INT(calls, before + 6);
+    for (const char *at = fake.log; (at = strchr(at, 'F')); at++)
+        flushes++;
+    CHECK_INT(flushes, 12 + 12 + 5);
+    CHECK_INT(strlen(fake.log) >= 2 && strcmp(fake.log + strlen(fake.log) - 2, "Fc") == 0, 1);
+    cupti_is_off();
+    /* The union, not the sum. More than the wall time is no negative idle time. */
+    need_context();
+    fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
+    kernels_of_a_call = 3;
+    s = verify(few());
+    CHECK_NEAR(s.busy_us, 12, 1e-9);
+    CHECK_NEAR(idle_share, 0, 0);
+    cupti_is_off();
+}
+
+TEST(no_busy_time)
+{
+    static const struct {
+        enum fake_cupti_function function;
+        int result;
+        const char *note;
+    } rows[] = {{FAKE_SubscribeNamed, STITCH__CUPTI_MULTIPLE_SUBSCRIBERS, "another tool traces or profiles"},
+                {FAKE_ActivityEnable, STITCH__CUPTI_INSUFFICIENT_PRIVILEGES, "this user may not profile"},
+                {FAKE_ActivityRegisterCallbacks, STITCH__CUPTI_NOT_INITIALIZED, "CUPTI did not start"},
+                {FAKE_ActivityFlushAll, STITCH__CUPTI_HARDWARE_BUSY, "another process holds"}};
+
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        need_context();
+        fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
+        fake_cupti_state.fail[rows[i].function] = rows[i].result;
+        stitch_report_summary s = verify(few());
+        CHECK_INT(s.failed_stage, STITCH_STAGE_NONE);
+        CHECK_INT(s.timed, 1);
+        CHECK_NEAR(s.speedup, 4, 1e-3);
+        CHECK_NEAR(s.busy_us, 0, 0);
+        CHECK_NEAR(idle_share, -1, 0);
+        CHECK_HAS(busy_note, rows[i].note);
+        CHECK_HAS(text, "the device's busy time was not measured: ");
+        CHECK_HAS(text, rows[i].note);
+        CHECK(recorded <= 1);
+    }
+}
+
+TEST(records_that_cannot_be_right)
+{
+    need_context();
+    fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
+    kernels_of_a_call = 0;
+    CHECK_NEAR(verify(few()).busy_us, 0, 0);
+    CHECK_HAS(busy_note, "CUPTI recorded nothing of a run");
+    CHECK_INT(recorded, 1);
+    need_context();
+    fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
+    dropped = 3;
+    CHECK_NEAR(verify(few()).busy_us, 0, 0);
+    CHECK_HAS(busy_note, "CUPTI lost 3 records of a run");
+    need_context();
+    fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
+    others_at = 4;
+    CHECK_NEAR(verify(few()).busy_us, 0, 0);
+    CHECK_HAS(busy_note, "1 kernels, copies and fills of one run and 2 of another");
+    CHECK_INT(recorded, 5);
+    cupti_is_off();
+}
+
+/* In this process: what is lost with a fault is its own context, so the report has to say that. */
+TEST(a_fault_under_cupti)
+{
+    need_context();
+    int first = calls_before_timing() + timing_calls;
+    for (int i = 0; i < 6; i += 5) {
+        need_context();
+        stitch_context *own = new_context(NULL), *shared = ctx;
+        ctx = own;
+        fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
+        behaviour = FAULT;
+        at_call = first + i;
+        stitch_report_summary s = verify(few());
+        CHECK_INT(s.failed_stage, STITCH_STAGE_TIME);
+        CHECK_INT(s.status, STITCH_E_FAULT);
+        CHECK_NEAR(s.busy_us, 0, 0);
+        CHECK_STR(busy_note, "the stage had failed before");
+        CHECK_INT(recorded, i + 1);
+        cupti_is_off();
+        ctx = shared;
+        stitch_context_free(own);
+        fake.fault = CUDA_SUCCESS;
+    }
+}
+
 /* ---- host memory ------------------------------------------------------------------------------------------------- */
 
 static atomic_long countdown = -1, live;
@@ -592,6 +749,7 @@ TEST(host_memory_runs_out)
     bool done = false;
 
     need_context();
+    fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
     stitch_context *own = new_context(&allocator);
     stitch_task *t = task(own);
     for (n = 0; !done && n < 1000000; n += step) {
@@ -616,6 +774,8 @@ TEST(host_memory_runs_out)
         step = 1 + n / 12; /* all of the first, then samples */
     }
     CHECK(done);
+    CHECK(recorded > 6);
+    cupti_is_off();
     stitch_task_free(t);
     stitch_context_free(own);
     CHECK_INT(atomic_load(&live), 0);
@@ -637,4 +797,5 @@ TEST_MAIN(RUN(a_right_candidate), RUN(order_of_timed_runs), RUN(wrong_in_one_tri
           RUN(changes_what_it_may_only_read), RUN(wrong_when_timed), RUN(not_the_same_bits),
           RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little), RUN(hangs_for_good),
           RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates), RUN(stops_where_asked), RUN(time_budget),
+          RUN(busy_beside_wall_time), RUN(no_busy_time), RUN(records_that_cannot_be_right), RUN(a_fault_under_cupti),
           RUN(device_memory_runs_out), RUN(host_memory_runs_out), RUN(nothing_is_left))

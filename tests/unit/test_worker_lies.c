@@ -104,8 +104,9 @@ static bool has_children(void)
 typedef struct outcome {
     int rc, code;
     char message[600], details[600];
+    char reason[600]; /* why there is no busy time */
     const char *step;
-    double ms;
+    double ms, busy_us;
 } outcome;
 
 #define STEP(name, call)                                                                                               \
@@ -154,6 +155,12 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     STEP("hash", c.ops->hash(c.self, &scope, 1, true, hashes, &err))
     STEP("run", c.ops->run(c.self, &scope, &run, &o.code, &why, &err))
     STEP("timed", c.ops->timed_run(c.self, &scope, &run, &us, &o.code, &why, &err))
+    STEP("busy", c.ops->busy(c.self, &scope, &run, 5, &o.busy_us, &o.code, &why, &err))
+    if (!o.rc && !o.code) {
+        snprintf(o.reason, sizeof(o.reason), "%s", why ? stitch_error_message(why) : "");
+        stitch_error_free(why);
+        why = NULL;
+    }
     STEP("inspect", c.ops->inspect(c.self, &scope, &o.code, &why, &err))
     STEP("fetch", c.ops->fetch(c.self, &scope, 0, into, &err))
     snprintf(o.message, sizeof(o.message), "%s", stitch_error_message(o.code ? why : err));
@@ -222,6 +229,7 @@ static const struct {
     {"HASH", "hash", "hashing", false},
     {"RUN", "run", "running the program", true},
     {"TIMED_RUN", "timed", "timing the program", true},
+    {"BUSY", "busy", "recording the program", true},
     {"INSPECT", "inspect", "looking around", true},
     {"FETCH", "fetch", "copying outputs", false},
 };
@@ -309,6 +317,10 @@ TEST(numbers_that_cannot_be)
     expect("TIMED_RUN:late", "timed", 0, STITCH_E_FAULT, "more time than has passed");
     expect("TIMED_RUN:nan", "timed", 0, STITCH_E_FAULT, "malformed");
     expect("TIMED_RUN:negative", "timed", 0, STITCH_E_FAULT, "malformed");
+    expect("BUSY:late", "busy", 0, STITCH_E_FAULT, "more time than has passed");
+    expect("BUSY:late-together", "busy", 0, STITCH_E_FAULT, "more time than has passed");
+    expect("BUSY:nan", "busy", 0, STITCH_E_FAULT, "malformed");
+    expect("BUSY:negative", "busy", 0, STITCH_E_FAULT, "malformed");
     expect("PREPARE:nan", "prepare", 0, STITCH_E_FAULT, "malformed");
     expect("HASH:blame", "hash", STITCH_E_IO, 0, "blames the program");
     expect("HASH:count", "hash", STITCH_E_IO, 0, "3 hashes for 2 tensors");
@@ -326,6 +338,14 @@ TEST(texts_are_cleaned)
     CHECK_INT(o.code, STITCH_E_DRIVER);
     CHECK_STR(o.message, "bad?[2J news?");
     CHECK_STR(o.details, "more?");
+    o = run_all("BUSY:reason", SOON_MS, NULL);
+    CHECK_STR(o.step, "end");
+    CHECK(o.busy_us < 0);
+    CHECK_STR(o.reason, "no?[2J CUPTI");
+    o = run_all("NONE:nothing", SOON_MS, NULL);
+    CHECK_STR(o.step, "end");
+    CHECK_NEAR(o.busy_us, 2.5, 0);
+    CHECK_STR(o.reason, "");
     o = run_all("RUN:words", SOON_MS, NULL);
     CHECK_HAS(o.message, "died by signal 6 (aborted) while running");
     CHECK_HAS(o.details, "last words?[31m");
