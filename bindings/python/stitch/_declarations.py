@@ -488,6 +488,7 @@ class stitch_report_summary(Structure):
         ("isolated", c_int32),
         ("speedup_low", c_double),
         ("speedup_high", c_double),
+        ("busy_us", c_double),
     ]
 
 

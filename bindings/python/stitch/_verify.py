@@ -56,6 +56,7 @@ class ReportSummary:
     median_us: float  # of the candidate: median, 5th and 95th percentile of the timed runs
     low_us: float
     high_us: float
+    busy_us: float  # how long the device works in one of them
     baseline_us: float
     baseline_low_us: float
     baseline_high_us: float
