@@ -160,7 +160,7 @@ TEST(launches_are_counted)
     CHECK_INT(add.static_shared, 256);
     CHECK_STR(add.symbol, "_ZN1n3addILi64EEEvPKfPf");
     CHECK_INT(drv->FuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernels[ADD]), CUDA_SUCCESS);
-    CHECK(add.registers >= registers && add.registers < registers + 8); /* they are allocated by eight */
+    CHECK((int)add.registers >= registers && (int)add.registers < registers + 8); /* they are allocated by eight */
     CHECK_INT(big.count, 3);
     CHECK_INT(big.dynamic_shared, 4096);
     CHECK_INT(big.varied, 0);
