@@ -61,6 +61,19 @@ static const stitch__sim_place *place_of(const stitch__exec *x, const stitch__in
     return in && in->place ? &x->frame->f->module->places[in->place] : NULL;
 }
 
+/* In the order of blocks, then of threads in them. */
+static bool comes_before(const stitch__sim_access *a, const stitch__sim_access *b)
+{
+    for (int i = 2; i >= 0; i--)
+        if (a->block[i] != b->block[i])
+            return a->block[i] < b->block[i];
+    for (int i = 2; i >= 0; i--)
+        if (a->thread[i] != b->thread[i])
+            return a->thread[i] < b->thread[i];
+    return false;
+}
+
+/* Of several with the same places the first thread's stays, whichever host thread gets to its block first. */
 static void keep(stitch__exec *x, const stitch__sim_report *r)
 {
     stitch__job *j = x->job;
@@ -77,7 +90,10 @@ static void keep(stitch__exec *x, const stitch__sim_report *r)
                   strcmp(k->r.buffer, r->buffer) == 0))
         k = k->next;
     if (k) {
-        k->r.count++;
+        uint64_t count = k->r.count + 1;
+        if (comes_before(&r->first, &k->r.first))
+            k->r = *r;
+        k->r.count = count;
     } else if (j->report_count >= j->report_limit) {
         j->dropped++;
     } else {
