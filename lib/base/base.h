@@ -106,6 +106,8 @@ STITCH__PRINTF(4, 5)
 int stitch__err_errno(const stitch_context *ctx, stitch_error **err, int code, const char *fmt, ...);
 /* Sets the domain of *err where it is NONE; does nothing for NULL. */
 void stitch__err_domain(stitch_error **err, int domain);
+/* Hands an error on: it becomes *err in place of what was there, or is released if err is NULL; *from is NULL then. */
+void stitch__err_hand_on(stitch_error **err, stitch_error **from);
 /* Puts text in front of the message of *err. Does nothing for NULL. */
 STITCH__PRINTF(2, 3) void stitch__err_prefix(stitch_error **err, const char *fmt, ...);
 /* Replaces the details; truncates at 1 MiB. */

@@ -173,6 +173,17 @@ void stitch__err_domain(stitch_error **err, int domain)
         e->domain = domain;
 }
 
+void stitch__err_hand_on(stitch_error **err, stitch_error **from)
+{
+    if (err) {
+        stitch_error_free(*err);
+        *err = *from;
+    } else {
+        stitch_error_free(*from);
+    }
+    *from = NULL;
+}
+
 void stitch__err_prefix(stitch_error **err, const char *fmt, ...)
 {
     stitch_error *e = writable(err);

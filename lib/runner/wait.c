@@ -49,12 +49,8 @@ int stitch__wait_candidate(stitch__device *dev, CUstream stream, const stitch__s
         stitch__err_prefix(&wait, "the program did not end in time: ");
     if (stitch__is_candidates(rc))
         rc = STITCH_OK;
-    stitch_error **to = rc ? err : why;
-    if (to && *code) {
-        stitch_error_free(*to);
-        *to = wait;
-    } else {
-        stitch_error_free(wait);
-    }
+    if (*code)
+        stitch__err_hand_on(rc ? err : why, &wait);
+    stitch_error_free(wait);
     return rc;
 }

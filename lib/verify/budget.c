@@ -35,16 +35,11 @@ static int without(stitch__verify *v, int rc, stitch_error **why, stitch_error *
 {
     bool lost = rc == STITCH_E_FAULT || rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT;
     stitch__budget_close(v);
-    if (lost) {
-        if (err) {
-            stitch_error_free(*err);
-            *err = *why;
-            *why = NULL;
-        }
-    } else {
+    if (lost)
+        stitch__err_hand_on(err, why);
+    else
         rc = stitch__report_note(v->report, err, "no error budget, its baseline cannot be run: %s",
                                  *why ? stitch_error_message(*why) : stitch_status_text(rc));
-    }
     stitch_error_free(*why);
     *why = NULL;
     return rc;

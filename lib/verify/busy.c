@@ -43,12 +43,7 @@ int stitch__busy_measure(stitch__verify *v, uint64_t flush_bytes, int *code, sti
     rc = c->ops->busy(c->self, &scope, &run, runs, &busy_us, &failed, &reason, &cause);
     if (rc == STITCH_E_CANCELLED || (v->runner && rc == STITCH_E_FAULT)) {
         stitch_error_free(reason);
-        if (err) {
-            stitch_error_free(*err);
-            *err = cause;
-        } else {
-            stitch_error_free(cause);
-        }
+        stitch__err_hand_on(err, &cause);
         return rc;
     }
     if (!rc && failed && v->runner && (failed == STITCH_E_FAULT || stitch__abandoned(v))) {

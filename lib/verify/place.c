@@ -85,11 +85,8 @@ int stitch__candidate_open(stitch__verify *v, stitch_error **err)
         stitch_error_free(why);
         return rc ? rc : open_here(v, err);
     }
-    if (rc && err) {
-        stitch_error_free(*err);
-        *err = why;
-    } else {
-        stitch_error_free(why);
-    }
+    if (rc)
+        stitch__err_hand_on(err, &why);
+    stitch_error_free(why);
     return rc;
 }

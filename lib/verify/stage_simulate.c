@@ -352,11 +352,8 @@ static int simulate_beside(stitch__verify *v, stitch_error **err)
     }
     if (rc && rc != STITCH_E_CANCELLED && rc != STITCH_E_NOMEM)
         rc = skip_beside(v, why, err);
-    else if (rc && err) {
-        stitch_error_free(*err);
-        *err = why;
-        why = NULL;
-    }
+    else if (rc)
+        stitch__err_hand_on(err, &why);
     stitch_error_free(why);
     back = full ? use_dims(v, false, rc ? NULL : err) : STITCH_OK;
     stitch_context_free(s.own);

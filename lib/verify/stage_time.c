@@ -48,13 +48,7 @@ static int drop_baseline(stitch__verify *v, side *s, int rc, stitch_error **why,
     bool lost = rc == STITCH_E_FAULT || rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT;
     s->broken = true;
     if (lost) {
-        if (err) {
-            stitch_error_free(*err);
-            *err = *why;
-        } else {
-            stitch_error_free(*why);
-        }
-        *why = NULL;
+        stitch__err_hand_on(err, why);
         return rc;
     }
     rc = stitch__report_note(v->report, err, "baseline %s could not be measured: %s", s->timing->name,

@@ -45,13 +45,7 @@ int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why
     /* Out of memory while checking or compiling is the host's; while loading and preparing it is what the program asks
      * for. */
     if (!stitch__is_candidates(rc) || (rc == STITCH_E_NOMEM && stage < STITCH_STAGE_LOAD)) {
-        if (err) {
-            stitch_error_free(*err);
-            *err = *why;
-        } else {
-            stitch_error_free(*why);
-        }
-        *why = NULL;
+        stitch__err_hand_on(err, why);
         return rc;
     }
     return stitch__stage_fail(v, stage, rc, why, err);
@@ -277,11 +271,8 @@ static int open_device(stitch__verify *v, stitch_error **err)
             return stitch__err_nomem(v->ctx, err);
         return STITCH_OK;
     }
-    if (rc && err) {
-        stitch_error_free(*err);
-        *err = v->no_device;
-        v->no_device = NULL;
-    }
+    if (rc)
+        stitch__err_hand_on(err, &v->no_device);
     return rc;
 }
 

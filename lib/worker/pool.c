@@ -164,12 +164,9 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
         p->sandbox = sandbox;
         pthread_mutex_unlock(&p->lock);
     }
-    if (rc && err) {
-        stitch_error_free(*err);
-        *err = why;
-    } else {
-        stitch_error_free(why);
-    }
+    if (rc)
+        stitch__err_hand_on(err, &why);
+    stitch_error_free(why);
     return rc;
 }
 
