@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a device can do at the most: measured once and kept in the cache folder, or from the architecture's rates.
+ */
+#ifndef STITCH_LIB_PROFILE_CEILINGS_H
+#define STITCH_LIB_PROFILE_CEILINGS_H
+
+#include "cuda/cuda.h"
+#include "profile/facts.h"
+
+/* From the architecture's rates, clocks and bus width; also for simulated devices. */
+void stitch__ceilings_estimate(const stitch__device *dev, stitch__ceilings *out);
+/* From the cache folder; else measured (copies, products of cuBLASLt where it is there, empty launches; below two
+ * seconds and 1 GiB of device memory) and kept there for this device, driver and version of the measurement. What
+ * cannot be measured stays estimated; measured says whether at least the copy was. A simulated device: estimated. */
+int stitch__ceilings_get(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope, stitch__ceilings *out,
+                         stitch_error **err);
+/* The ceiling in TFLOP/s of the fastest unit that a precision (stitch_precision) allows; 0: not known. */
+double stitch__ceilings_matrix(const stitch__ceilings *c, int precision);
+
+#endif

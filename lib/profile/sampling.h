@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where warps wait: continuous PC sampling of a region through CUPTI, by function, source line and stall reason.
+ * Kernels are neither serialised nor replayed.
+ */
+#ifndef STITCH_LIB_PROFILE_SAMPLING_H
+#define STITCH_LIB_PROFILE_SAMPLING_H
+
+#include "cuda/cuda.h"
+#include "cuda/cupti.h"
+#include "profile/facts.h"
+
+typedef struct stitch__sampling stitch__sampling;
+
+/* A module whose functions are mapped to source lines. The text is that of its one file (named in the line table), for
+ * the lines' own text. Both stay the caller's and must outlive the sampling. */
+typedef struct stitch__sampled_module {
+    const void *cubin;
+    size_t cubin_size;
+    const char *source; /* may be NULL */
+} stitch__sampled_module;
+
+/* Errors that mean "go on without" are those of stitch__counters_open(). period: a sample each 2^period cycles, 5 to 31;
+ * 0: 14. */
+int stitch__sampling_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,
+                          const stitch__sampled_module *modules, size_t count, int period, stitch__sampling **out,
+                          stitch_error **err);
+int stitch__sampling_start(stitch__sampling *s, stitch_error **err);
+/* Waits for the device; then the samples are there. */
+int stitch__sampling_stop(stitch__sampling *s, stitch_error **err);
+/* Fills in samples and lines of the kernels of `f` by their symbols. Kernels of several steps with the same symbol get
+ * the same. 0 or STITCH_E_NOMEM. */
+int stitch__sampling_fill(const stitch__sampling *s, stitch__facts *f, stitch_error **err);
+uint64_t stitch__sampling_total(const stitch__sampling *s);   /* samples */
+uint64_t stitch__sampling_dropped(const stitch__sampling *s); /* that the hardware lost */
+void stitch__sampling_close(stitch__sampling *s);
+
+#endif
