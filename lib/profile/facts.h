@@ -49,7 +49,7 @@ typedef struct stitch__line_fact {
     uint64_t samples; /* of PC sampling, all reasons; 0 where nothing was sampled */
     size_t reason_count;
     stitch__reason reasons[STITCH__FACTS_REASONS]; /* most samples first */
-    /* Counted by the simulator; all 0 elsewhere. */
+    /* Counted by the simulator, mean of a launch; all 0 elsewhere. */
     uint64_t instructions, requests, sectors, ideal_sectors, wavefronts, ideal_wavefronts;
 } stitch__line_fact;
 
@@ -65,23 +65,25 @@ typedef struct stitch__kernel_fact {
     double gap_us;      /* idle time of the device right before it, mean; of the first launch of a run 0 */
     uint32_t grid[3], block[3];
     uint32_t registers, static_shared, dynamic_shared;
-    uint32_t local;       /* bytes of local memory a thread: spills and arrays */
-    double occupancy;     /* theoretical, 0 to 1; 0: not known */
-    double waves;         /* blocks of the grid / blocks that the device holds at once; 0: not known */
-    const char *limiter;  /* of the occupancy: "registers", ...; "" */
-    double metric[STITCH__METRICS]; /* mean of a launch; NAN: not known */
+    uint32_t local;      /* bytes of local memory a thread: spills and arrays */
+    double occupancy;    /* theoretical, 0 to 1; 0: not known */
+    double waves;        /* blocks of the grid / blocks that the device holds at once; 0: not known */
+    const char *limiter; /* of the occupancy: "registers", ...; "" */
+    double counted;      /* by the simulator: blocks that it ran / blocks of the launches, below 1 where it sampled them
+                            (what it counted is not scaled); 0: it did not count */
+    double metric[STITCH__METRICS];    /* mean of a launch; NAN: not known */
     double extra[STITCH__FACTS_EXTRA]; /* in the order of stitch__facts.extra_names; NAN: not known */
-    uint64_t samples;     /* of PC sampling; 0: none */
+    uint64_t samples;                  /* of PC sampling; 0: none */
     size_t line_count;
     stitch__line_fact lines[STITCH__FACTS_LINES]; /* those that matter most first */
 } stitch__kernel_fact;
 
 /* A step of a program as its launch plan has it, and the memory that it passes on. */
 typedef struct stitch__step_fact {
-    const char *place; /* "run[2]" */
-    const char *kind;  /* "kernel", "gemm", "copy", "fill", "op" */
-    const char *name;  /* of a kernel or operator; "" */
-    int32_t next;      /* a step that reads a buffer which this one alone writes and that one alone reads; -1: none */
+    const char *place;   /* "run[2]" */
+    const char *kind;    /* "kernel", "gemm", "copy", "fill", "op" */
+    const char *name;    /* of a kernel or operator; "" */
+    int32_t next;        /* a step that reads a buffer which this one alone writes and that one alone reads; -1: none */
     const char *between; /* that buffer; "" */
     uint64_t between_bytes;
     bool moves_only; /* copies, fills, conversions, transposes: bytes in and out, no arithmetic that anyone asked for */
@@ -89,12 +91,12 @@ typedef struct stitch__step_fact {
 
 /* Ceilings of the device. 0: not known. */
 typedef struct stitch__ceilings {
-    bool measured;         /* otherwise from the architecture's rates and clocks */
-    double dram_gb_s;      /* a copy kernel's reads plus writes */
-    double f32_tflops;     /* no tensor cores */
+    bool measured;     /* otherwise from the architecture's rates and clocks */
+    double dram_gb_s;  /* a copy kernel's reads plus writes */
+    double f32_tflops; /* no tensor cores */
     double tf32_tflops, f16_tflops, bf16_tflops, f8_tflops;
-    double launch_us;      /* from kernel to kernel in a stream, empty kernels */
-    double graph_node_us;  /* the same in a graph */
+    double launch_us;     /* from kernel to kernel in a stream, empty kernels */
+    double graph_node_us; /* the same in a graph */
 } stitch__ceilings;
 
 typedef struct stitch__facts {
@@ -106,15 +108,15 @@ typedef struct stitch__facts {
     int32_t precision;  /* stitch_precision of the task; -1: not known */
     stitch__ceilings ceilings;
     /* One run, from the timeline; 0 where there was none. */
-    double wall_us;    /* median of undisturbed timed runs, where somebody measured them */
-    double busy_us;    /* union of kernels, copies and fills */
-    double idle_us;    /* between the first and the last of them */
-    double sync_us;    /* of the idle time, while the host waited for the device */
-    double host_us;    /* of the idle time, while the host was in no CUDA call */
+    double wall_us;               /* median of undisturbed timed runs, where somebody measured them */
+    double busy_us;               /* union of kernels, copies and fills */
+    double idle_us;               /* between the first and the last of them */
+    double sync_us;               /* of the idle time, while the host waited for the device */
+    double host_us;               /* of the idle time, while the host was in no CUDA call */
     double copy_us, host_copy_us; /* copies and fills; of them, between host and device */
-    uint64_t copy_bytes, host_copy_bytes, kernels, copies, fills, pageable_copies;
+    uint64_t copy_bytes, host_copy_bytes, launches, copies, fills, pageable_copies; /* launches: of kernels */
     bool graph; /* the run was one launch of a graph */
-    size_t kernel_count, kernels_left_out;
+    size_t kernel_count, kernel_cap, kernels_left_out;
     stitch__kernel_fact *kernels; /* stitch_free(); most time first */
     size_t step_count;
     stitch__step_fact *steps; /* stitch_free() */
@@ -134,10 +136,15 @@ stitch__kernel_fact *stitch__facts_add_kernel(stitch__facts *f);
 const char *stitch__facts_text(stitch__facts *f, const char *text);
 
 /* facts_json.c */
+enum { STITCH__FACTS_JSON = 16 << 20 }; /* bytes that are read at the most */
+
 /* Appends the facts as one JSON object (docs/profile.md). */
 int stitch__facts_write(const stitch__facts *f, stitch__buf *out); /* 0 or STITCH_E_NOMEM */
-/* Reads what stitch__facts_write() wrote, or anything: unknown members are ignored, strings cleaned and cut, numbers
- * that are out of range not known, lists cut at their limits. STITCH_E_FORMAT: no such object. */
+/* Reads what stitch__facts_write() wrote, or anything: unknown members are ignored, members of another type are as if
+ * they were missing, strings are cleaned and cut, numbers that are negative are not known, larger ones than make sense
+ * are cut (no sum over all kernels or lines overflows), shares are at most 1, indices that lead nowhere are -1, lists
+ * end at their limits, an ideal is no more than what was counted. Orders are as they were given. STITCH_E_FORMAT: no
+ * JSON, or not the facts of this version; STITCH_E_LIMIT: longer than STITCH__FACTS_JSON, or nested too deeply. */
 int stitch__facts_read(const stitch_context *ctx, const char *json, size_t len, stitch__facts **out,
                        stitch_error **err);
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of metrics (metrics.def): names, units, what collects them.
+ */
+#include "profile/facts.h"
+
+static const stitch__metric_info infos[STITCH__METRICS] = {
+#define X(name, key, unit, set, cupti) {key, unit, STITCH__METRIC_##set, cupti},
+#include "profile/metrics.def"
+#undef X
+};
+
+const stitch__metric_info *stitch__metric_info_of(int metric)
+{
+    return metric >= 0 && metric < STITCH__METRICS ? &infos[metric] : NULL;
+}
+
+int stitch__metric_find(const char *key)
+{
+    for (int i = 0; key && i < STITCH__METRICS; i++) {
+        if (strcmp(infos[i].key, key) == 0)
+            return i;
+    }
+    return -1;
+}
