@@ -245,7 +245,7 @@ static json_t *kernel_json(writer *w, const stitch__facts *f, const stitch__kern
 static json_t *facts_json(writer *w, const stitch__facts *f)
 {
     json_t *root = json_object(), *part;
-    put(w, root, "facts", json_integer(VERSION));
+    put(w, root, "stitch_facts", json_integer(VERSION));
     PUT_FIELDS(w, root, f, head_fields);
     if (f->precision >= 0)
         put(w, root, "precision", json_string(stitch__precision_name(f->precision)));
@@ -431,9 +431,9 @@ int stitch__facts_read(const stitch_context *ctx, const char *json, size_t len, 
     int rc = stitch__json_parse(ctx, json, len, STITCH__FACTS_JSON, "the facts", &root, err);
     if (rc)
         return rc;
-    const json_t *version = json_object_get(root, "facts");
+    const json_t *version = json_object_get(root, "stitch_facts");
     if (!json_is_integer(version) || json_integer_value(version) != VERSION) {
-        rc = stitch__err(ctx, err, STITCH_E_FORMAT, "the facts: expected an object whose member \"facts\" is %d",
+        rc = stitch__err(ctx, err, STITCH_E_FORMAT, "the facts: expected an object whose member \"stitch_facts\" is %d",
                          VERSION);
         goto out;
     }
