@@ -85,7 +85,7 @@ typedef struct stitch__step_fact {
     const char *name;    /* of a kernel or operator; "" */
     int32_t next;        /* a step that reads a buffer which this one alone writes and that one alone reads; -1: none */
     const char *between; /* that buffer; "" */
-    uint64_t between_bytes;
+    uint64_t between_bytes; /* all of it */
     bool moves_only; /* copies, fills, conversions, transposes: bytes in and out, no arithmetic that anyone asked for */
 } stitch__step_fact;
 
@@ -104,7 +104,7 @@ typedef struct stitch__facts {
     const char *source;  /* "cupti", "simulator" */
     const char *device, *arch;
     uint32_t multiprocessors;
-    bool library_steps; /* of a program */
+    bool library_steps; /* some step of the program is a product or an operator: others wrote what it runs */
     int32_t precision;  /* stitch_precision of the task; -1: not known */
     stitch__ceilings ceilings;
     /* One run, from the timeline; 0 where there was none. */
@@ -147,5 +147,15 @@ int stitch__facts_write(const stitch__facts *f, stitch__buf *out); /* 0 or STITC
  * JSON, or not the facts of this version; STITCH_E_LIMIT: longer than STITCH__FACTS_JSON, or nested too deeply. */
 int stitch__facts_read(const stitch_context *ctx, const char *json, size_t len, stitch__facts **out,
                        stitch_error **err);
+
+/* ---- what fills them ---- */
+
+struct stitch_program;
+
+/* facts_program.c: steps and library_steps, of a program that was validated (with an executor: executor->program).
+ * Steps are numbered like those of stitch__expected_of(); past STITCH__FACTS_STEPS they are left out. Needs no device;
+ * what kernels do with a buffer is known better after the program was compiled. STITCH_E_STATE: it was not validated.
+ */
+int stitch__facts_steps(stitch__facts *f, const struct stitch_program *program, stitch_error **err);
 
 #endif
