@@ -151,11 +151,19 @@ int stitch__facts_read(const stitch_context *ctx, const char *json, size_t len, 
 /* ---- what fills them ---- */
 
 struct stitch_program;
+struct stitch__timeline;
+struct stitch__analysis;
 
 /* facts_program.c: steps and library_steps, of a program that was validated (with an executor: executor->program).
  * Steps are numbered like those of stitch__expected_of(); past STITCH__FACTS_STEPS they are left out. Needs no device;
  * what kernels do with a buffer is known better after the program was compiled. STITCH_E_STATE: it was not validated.
  */
 int stitch__facts_steps(stitch__facts *f, const struct stitch_program *program, stitch_error **err);
+
+/* facts_timeline.c: the rows of kernels and the figures of one run, of a timeline that is finished (and attributed,
+ * where it is a program's) and its analysis, of `runs` runs. Steps come first: without them no kernel has one. Where
+ * the device's records are not as many for every run, times between records are not known. Adds to what is there. */
+int stitch__facts_timeline(stitch__facts *f, const struct stitch__timeline *t, const struct stitch__analysis *a,
+                           uint64_t runs, stitch_error **err);
 
 #endif
