@@ -11,6 +11,7 @@
 #include <stitch/context.h>
 #include <stitch/device.h>
 #include <stitch/model.h>
+#include <stitch/profile.h>
 #include <stitch/program.h>
 #include <stitch/task.h>
 #include <stitch/trace.h>

@@ -57,6 +57,16 @@ typedef enum stitch_verify_simulate {
     STITCH_SIMULATE_NEVER = 1,
 } stitch_verify_simulate;
 
+/** How much of a right program is profiled after it was timed. @since 0.1.0 */
+typedef enum stitch_verify_profile {
+    /** Timeline, a few hardware counters of each kernel, stalls by source line: about a second. A simulated device counts
+     *  what it can instead. */
+    STITCH_PROFILE_AUTO = 0,
+    STITCH_PROFILE_FULL = 1,     /**< the same with all counters that the advice knows */
+    STITCH_PROFILE_TIMELINE = 2, /**< the timeline alone: milliseconds */
+    STITCH_PROFILE_NEVER = 3,
+} stitch_verify_profile;
+
 typedef struct stitch_verify_options {
     size_t struct_size;
     int32_t trials;     /**< correctness trials with fresh inputs; 0: 5, 2 on a simulated device */
@@ -78,11 +88,17 @@ typedef struct stitch_verify_options {
     int64_t timeout_ms; /**< of the whole call; 0: 10 min */
     int32_t where;      /**< stitch_verify_where */
     int32_t simulate;   /**< stitch_verify_simulate */
+    int32_t profile;    /**< stitch_verify_profile */
+    int32_t reserved;
+    /** More of CUPTI's metrics by name, of each kernel ("lts__t_sectors.sum"); at most 64. Those that the device does not
+     *  offer are named in the report. */
+    const char *const *metrics;
+    size_t metric_count;
 } stitch_verify_options;
 
 #define STITCH_VERIFY_OPTIONS_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(stitch_verify_options), 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0                               \
+        sizeof(stitch_verify_options), 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, 0               \
     }
 
 STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t struct_size);

@@ -400,7 +400,7 @@ static int run_plain(stitch_executor *x, stitch__exec_plan *p, CUstream stream, 
 
 static int run(stitch_executor *x, stitch__exec_plan *p, CUstream stream, stitch_error **err)
 {
-    if (x->skip)
+    if (x->skip || x->plain)
         return run_plain(x, p, stream, err);
     if (x->options.no_graph || (x->options.capturable && captures(x, stream))) {
         int rc = run_plain(x, p, stream, err);
@@ -436,6 +436,14 @@ int stitch_executor_run(stitch_executor *x, stitch_stream stream, stitch_error *
     rc = run(x, x->current, (CUstream)stream, err);
     if (enter)
         stitch__device_leave(x->dev);
+    return rc;
+}
+
+int stitch__executor_run_plain(stitch_executor *x, stitch_stream stream, stitch_error **err)
+{
+    x->plain = true;
+    int rc = stitch_executor_run(x, stream, err);
+    x->plain = false;
     return rc;
 }
 

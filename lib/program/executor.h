@@ -88,6 +88,7 @@ struct stitch_executor {
     bool in_graph;                        /* a list with dependencies is being encoded */
     uint64_t encoded;                     /* launches of the walk in progress */
     const stitch__step *skip;             /* left out of the walk in progress; NULL: none */
+    bool plain;                           /* the run in progress is no graph */
     int poison;                           /* byte that new workspace is filled with; -1: none */
 
     /* products */
@@ -108,7 +109,9 @@ typedef struct stitch__arg_value {
 
 /* executor.c, for verification: workspace that is made from now on is filled with `byte` before `prepare` (-1: not). */
 void stitch__executor_poison(stitch_executor *x, int byte);
-/* A run as plain launches without step `skip` (stitch__steps_leaf() numbers them). */
+/* A run as plain launches, whatever the options say of graphs: what counts kernels does not see graphs. */
+int stitch__executor_run_plain(stitch_executor *x, stitch_stream stream, stitch_error **err);
+/* The same without step `skip` (stitch__steps_leaf() numbers them). */
 int stitch__executor_run_without(stitch_executor *x, stitch_stream stream, size_t skip, stitch_error **err);
 
 /* encode.c: enqueues a list on `stream`, which is lane `lane`. The device is entered and the session is the plan's. */

@@ -2,31 +2,8 @@
  *
  * The candidate in this process: device memory, an executor, runs between events.
  */
-#include "runner/runner.h"
-
 #include "cuda/guards.h"
-#include "profile/profile.h"
-#include "program/executor.h"
-
-struct stitch__runner {
-    stitch_task *task;
-    stitch_program *program;
-    stitch__device *dev;
-    stitch_context *ctx;
-    stitch_op *ops;
-    size_t op_count;
-    size_t count; /* tensors of the interface */
-    stitch_tensor_info *infos;
-    CUstream stream;
-    bool own_stream, own_memory, abandoned;
-    CUdeviceptr *sets[STITCH__SETS];
-    CUdeviceptr *moved; /* copies of the inputs, made when they are first wanted */
-    CUdeviceptr flush;
-    uint64_t flush_bytes;
-    CUevent start, stop;
-    stitch__hasher hasher;
-    stitch_executor *executor;
-};
+#include "runner/internal.h"
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -208,7 +185,7 @@ static int set_bytes(stitch__runner *r, int set, int role, int byte, stitch_erro
     return rc;
 }
 
-static int runner_clear_states(void *self, const stitch__scope *scope, int set, stitch_error **err)
+int stitch__runner_clear_states(void *self, const stitch__scope *scope, int set, stitch_error **err)
 {
     return set_bytes(self, set, STITCH_TENSOR_STATE, 0, err);
 }
@@ -321,7 +298,7 @@ static int runner_prepare(void *self, const stitch__scope *scope, stitch__prepar
 }
 
 /* Everything before the launch. */
-static int ready(stitch__runner *r, const stitch__run *run, int *code, stitch_error **why, stitch_error **err)
+int stitch__runner_ready(stitch__runner *r, const stitch__run *run, int *code, stitch_error **why, stitch_error **err)
 {
     int rc = STITCH_OK;
 
@@ -337,7 +314,7 @@ static int ready(stitch__runner *r, const stitch__run *run, int *code, stitch_er
     return rc;
 }
 
-static int enqueue(stitch__runner *r, const stitch__run *run, stitch_error **why)
+int stitch__runner_enqueue(stitch__runner *r, const stitch__run *run, stitch_error **why)
 {
     return run->skip >= 0 ? stitch__executor_run_without(r->executor, (stitch_stream)r->stream, (size_t)run->skip, why)
                           : stitch_executor_run(r->executor, (stitch_stream)r->stream, why);
@@ -347,17 +324,17 @@ static int runner_run(void *self, const stitch__scope *scope, const stitch__run 
                       stitch_error **err)
 {
     stitch__runner *r = self;
-    int rc = ready(r, run, code, why, err);
+    int rc = stitch__runner_ready(r, run, code, why, err);
 
     if (rc || *code)
         return rc;
-    *code = enqueue(r, run, why);
+    *code = stitch__runner_enqueue(r, run, why);
     if (!*code)
         rc = stitch__wait_candidate(r->dev, r->stream, scope, "running the program", &r->abandoned, code, why, err);
     return rc;
 }
 
-static int open_timing(stitch__runner *r, const stitch__run *run, stitch_error **err)
+int stitch__runner_open_timing(stitch__runner *r, const stitch__run *run, stitch_error **err)
 {
     stitch__device *dev = r->dev;
     int rc = STITCH_OK;
@@ -390,12 +367,12 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
     stitch__runner *r = self;
     stitch__device *dev = r->dev;
     float ms = 0;
-    int rc = open_timing(r, run, err);
+    int rc = stitch__runner_open_timing(r, run, err);
 
     *us = 0;
     *code = STITCH_OK;
     if (!rc)
-        rc = ready(r, run, code, why, err);
+        rc = stitch__runner_ready(r, run, code, why, err);
     if (rc || *code)
         return rc;
     /* After the last write to the inputs, so that none of them is left in L2. It also gives the host the time to
@@ -403,7 +380,7 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
     if (run->flush_bytes)
         STITCH__CU(dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)run->flush_bytes, r->stream));
     STITCH__CU(dev->drv->EventRecord(r->start, r->stream));
-    *code = enqueue(r, run, why);
+    *code = stitch__runner_enqueue(r, run, why);
     /* A fault of the run may show here already: it is the run's. */
     if (!*code)
         *code = stitch__cu_check(dev, dev->drv->EventRecord(r->stop, r->stream), why, "recording the end of a run");
@@ -413,83 +390,6 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
         goto out;
     STITCH__CU(dev->drv->EventElapsedTime(&ms, r->start, r->stop));
     *us = (double)ms * 1000;
-out:
-    return rc;
-}
-
-/* What a trace says of a run can be used. `records`: of the runs before, 0 if this is the first one. */
-static bool check_records(stitch__runner *r, const stitch__busy *busy, uint64_t records, stitch_error **why)
-{
-    uint64_t got = busy->kernels + busy->copies + busy->fills;
-
-    if (busy->missing)
-        stitch__err(r->ctx, why, STITCH_E_UNSUPPORTED, "CUPTI lost %" PRIu64 " records of a run", busy->missing);
-    else if (!got || !(busy->busy_us > 0))
-        stitch__err(r->ctx, why, STITCH_E_UNSUPPORTED, "CUPTI recorded nothing of a run");
-    else if (records && got != records)
-        stitch__err(r->ctx, why, STITCH_E_UNSUPPORTED,
-                    "CUPTI recorded %" PRIu64 " kernels, copies and fills of one run and %" PRIu64
-                    " of another: other work of this process is among them",
-                    records, got);
-    else
-        return true;
-    return false;
-}
-
-/* One run under CUPTI. false in *recorded: there is no figure, *why says why. */
-static int record_run(stitch__runner *r, const stitch__scope *scope, const stitch__run *run, stitch__busy *busy,
-                      bool *recorded, int *code, stitch_error **why, stitch_error **err)
-{
-    stitch_trace *trace = NULL;
-    int rc = STITCH_OK;
-
-    *recorded = stitch__busy_begin(r->ctx, &trace, why) == STITCH_OK;
-    if (!*recorded)
-        return rc;
-    *code = enqueue(r, run, why);
-    if (!*code)
-        rc = stitch__wait_candidate(r->dev, r->stream, scope, "recording the program", &r->abandoned, code, why, err);
-    if (!rc && !*code)
-        *recorded = stitch__busy_end(trace, busy, why) == STITCH_OK;
-    stitch_trace_free(trace); /* ends it, too, without waiting for the device */
-    return rc;
-}
-
-/* A trace for each run, so that nothing that comes between them is in it. The first run is not counted: it says whether
- * there are records at all, and does what CUPTI does only once. */
-static int runner_busy(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
-                       int *code, stitch_error **why, stitch_error **err)
-{
-    stitch__runner *r = self;
-    stitch__device *dev = r->dev;
-    stitch__busy busy = {0};
-    uint64_t records = 0;
-    double sum = 0;
-    bool recorded = true;
-    int rc;
-
-    *busy_us = -1;
-    *code = STITCH_OK;
-    if (runs < 1 || runs > STITCH__BUSY_MAX_RUNS)
-        return stitch__err(r->ctx, err, STITCH_E_INTERNAL, "%d runs cannot be recorded", (int)runs);
-    rc = open_timing(r, run, err);
-    if (!rc)
-        rc = ready(r, run, code, why, err);
-    for (int32_t i = 0; !rc && !*code && i <= runs; i++) {
-        rc = runner_clear_states(r, scope, run->set, err);
-        if (!rc && i && run->flush_bytes)
-            STITCH__CU(dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)run->flush_bytes, r->stream));
-        if (!rc)
-            rc = stitch__stream_wait(dev, r->stream, scope, "recording the program", err);
-        if (!rc)
-            rc = record_run(r, scope, run, &busy, &recorded, code, why, err);
-        if (rc || *code || !recorded || !check_records(r, &busy, records, why))
-            goto out;
-        records = busy.kernels + busy.copies + busy.fills;
-        sum += i ? busy.busy_us : 0;
-    }
-    if (!rc && !*code)
-        *busy_us = sum / runs;
 out:
     return rc;
 }
@@ -535,9 +435,20 @@ static void runner_close(void *self)
 stitch__candidate stitch__runner_candidate(stitch__runner *r)
 {
     static const stitch__candidate_ops ops = {
-        "in this process",   runner_load,    runner_prepare, runner_fill_weights, runner_fill_inputs,
-        runner_clear_states, runner_hash,    runner_run,     runner_timed_run,    runner_busy,
-        runner_fetch,        runner_inspect, runner_close,
+        .where = "in this process",
+        .load = runner_load,
+        .prepare = runner_prepare,
+        .fill_weights = runner_fill_weights,
+        .fill_inputs = runner_fill_inputs,
+        .clear_states = stitch__runner_clear_states,
+        .hash = runner_hash,
+        .run = runner_run,
+        .timed_run = runner_timed_run,
+        .busy = stitch__runner_busy,
+        .profile = stitch__runner_profile,
+        .fetch = runner_fetch,
+        .inspect = runner_inspect,
+        .close = runner_close,
     };
     return (stitch__candidate){&ops, r};
 }

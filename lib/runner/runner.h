@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "cuda/cuda.h"
+#include "profile/collect.h"
 #include "task/task.h"
 
 /* ---- candidate: what the stages of a verification drive ---- */
@@ -75,6 +76,12 @@ typedef struct stitch__candidate_ops {
      * *code STITCH_OK. */
     int (*busy)(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
                 int *code, stitch_error **why, stitch_error **err);
+    /* What there is to see of a run, by CUPTI or by the simulator's counters. The facts have no ceilings, no names of
+     * devices and no steps' texts that the verifier could not make itself; what could not be had is named in them.
+     * CUPTI is off before and after, but the process is not what it was: nothing should be timed in it any more. */
+    int (*profile)(void *self, const stitch__scope *scope, const stitch__run *run,
+                   const stitch__collect_options *options, stitch__facts **out, int *code, stitch_error **why,
+                   stitch_error **err);
     /* Brings the outputs of a set to the verifier's device memory (a pointer a tensor); nothing to do where they are
      * there already. */
     int (*fetch)(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err);

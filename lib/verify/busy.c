@@ -28,9 +28,9 @@ static stitch__scope limited(const stitch__verify *v, double us, int32_t runs)
     return scope;
 }
 
-int stitch__busy_measure(stitch__verify *v, uint64_t flush_bytes, int *code, stitch_error **why, stitch_error **err)
+int stitch__busy_measure(stitch__verify *v, const stitch__candidate *c, uint64_t flush_bytes, int *code,
+                         stitch_error **why, stitch_error **err)
 {
-    const stitch__candidate *c = &v->candidate;
     stitch_report *r = v->report;
     stitch__run run = STITCH__RUN_INIT;
     double us = last_us(&r->candidate), busy_us = -1;

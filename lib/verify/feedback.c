@@ -182,6 +182,8 @@ int stitch_report_feedback(const stitch_report *r, size_t max_bytes, char **text
         put_diags(&b, r, max_bytes / 4 * 3);
     if (!r->failed_stage)
         put_times(&b, r);
+    if (!r->failed_stage && r->profile && b.len < max_bytes)
+        stitch__advice_write_text(r->profile->facts, &r->profile->advice, (max_bytes - b.len) / 4 * 3, &b);
     put_robust(&b, r);
     if (r->failed_stage != STITCH_STAGE_COMPILE)
         put_kernels(&b, r, max_bytes / 8 * 7);

@@ -259,6 +259,7 @@ void stitch_report_free(stitch_report *r)
     for (size_t i = 0; i < r->note_count; i++)
         stitch_free(r->notes[i]);
     stitch__exploit_free(r);
+    stitch_profile_free(r->profile);
     void *const owned[] = {r->dims,      r->tensors,     r->diags,       r->kernels,   r->trials,
                            r->baselines, r->notes,       r->task_name,   r->task_hash, r->program_hash,
                            r->reference, r->device_name, r->device_arch, r->nvrtc,     r->budget,
@@ -297,6 +298,11 @@ static void sum_errors(const stitch_report *r, stitch_report_summary *s)
         }
     }
     s->mean_abs_error = finite ? sum / (double)finite : 0;
+}
+
+const stitch_profile *stitch_report_profile(const stitch_report *r)
+{
+    return r ? r->profile : NULL;
 }
 
 int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out)

@@ -453,6 +453,8 @@ char *stitch__report_to_json(const stitch_report *r)
     }
     if (r->candidate.count)
         put(&w, root, "time", time_json(&w, r));
+    if (r->profile)
+        put(&w, root, "profile", json_loads(r->profile->json, 0, NULL));
     for (size_t i = 0; i < r->note_count; i++)
         push(&w, notes, text(r->notes[i]));
     put(&w, root, "notes", notes);

@@ -6,6 +6,8 @@
 
 #include "cuda/clocks.h"
 
+enum { PROFILE_BYTES = 2000 };
+
 void stitch__print_index(const stitch__tensor_row *t, uint64_t index, char *out, size_t size)
 {
     uint64_t parts[STITCH_MAX_RANK];
@@ -160,6 +162,8 @@ char *stitch__report_to_text(const stitch_report *r)
     }
     stitch__exploit_put_text(&b, r);
     put_times(&b, r);
+    if (r->profile)
+        stitch__advice_write_text(r->profile->facts, &r->profile->advice, PROFILE_BYTES, &b);
     for (size_t i = 0; i < r->note_count; i++)
         stitch__buf_printf(&b, "note: %s\n", r->notes[i]);
     return stitch__buf_take(&b, NULL);

@@ -82,7 +82,7 @@ static int prepare_in_worker(timer *t, side *s, stitch_error **why)
 static int open_in_worker(timer *t, side *s, stitch_program *program, stitch_error **why)
 {
     stitch__verify *v = t->v;
-    const stitch__worker_options clean = {.clean = true};
+    const stitch__worker_options clean = {.role = STITCH__WORKER_BASELINE};
     stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
     int rc = stitch_program_validate(program, v->task->iface, v->dev->info.arch, why);
 
@@ -517,8 +517,6 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
         rc = check_weights(v, &code, &why, err);
     if (!rc && !code)
         rc = v->candidate.ops->inspect(v->candidate.self, &v->scope, &code, &why, err);
-    if (!rc && !code) /* the last: the candidate may be lost with it */
-        rc = stitch__busy_measure(v, t.flush_bytes, &code, &why, err);
     close_timer(&t);
     stitch__gpu_lock_release(&lock);
     stitch_free(unlocked);

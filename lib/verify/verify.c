@@ -58,11 +58,6 @@ static int stage_format(stitch__verify *v, stitch_error **err)
     return stitch__stage_end(v, STITCH_STAGE_FORMAT, STITCH_STAGE_PASSED, "", err); /* a program was parsed already */
 }
 
-static int stage_profile(stitch__verify *v, stitch_error **err)
-{
-    return stitch__stage_end(v, STITCH_STAGE_PROFILE, STITCH_STAGE_SKIPPED, "this version does not profile", err);
-}
-
 static const struct {
     int stage;
     bool needs_device;
@@ -72,7 +67,7 @@ static const struct {
     {STITCH_STAGE_COMPILE, false, stitch__stage_compile}, {STITCH_STAGE_SIMULATE, true, stitch__stage_simulate},
     {STITCH_STAGE_LOAD, true, stitch__stage_load},        {STITCH_STAGE_PREPARE, true, stitch__stage_prepare},
     {STITCH_STAGE_CORRECT, true, stitch__stage_correct},  {STITCH_STAGE_EXPLOIT, true, stitch__stage_exploit},
-    {STITCH_STAGE_TIME, true, stitch__stage_time},        {STITCH_STAGE_PROFILE, true, stage_profile},
+    {STITCH_STAGE_TIME, true, stitch__stage_time},        {STITCH_STAGE_PROFILE, true, stitch__stage_profile},
 };
 
 static int run_stages(stitch__verify *v, stitch_error **err)
@@ -238,11 +233,16 @@ static int resolve_options(stitch__verify *v, const stitch_verify_options *optio
         return rc;
     if (o->trials < 0 || o->warmup < 0 || o->iterations < 0 || o->last_stage < 0 ||
         o->last_stage >= STITCH_STAGE_COUNT || o->where < STITCH_VERIFY_AUTO || o->where > STITCH_VERIFY_WORKER ||
-        o->simulate < STITCH_SIMULATE_AUTO || o->simulate > STITCH_SIMULATE_NEVER || o->trials > 10000 ||
+        o->simulate < STITCH_SIMULATE_AUTO || o->simulate > STITCH_SIMULATE_NEVER ||
+        o->trials > 10000 ||
         o->warmup > 1000000 || o->iterations > 1000000)
         return stitch__err(
             v->ctx, err, STITCH_E_INVALID,
-            "stitch_verify_options: trials, warmup, iterations, last_stage or where is negative or too large");
+            "stitch_verify_options: trials, warmup, iterations, last_stage, where or simulate is negative or too large");
+    rc = stitch__collect_options_make(v->ctx, o->profile, o->metrics, o->metric_count, "stitch_verify_options", &v->collect,
+                                      err);
+    if (rc)
+        return rc;
     if (!o->warmup)
         o->warmup = 10;
     if (!o->iterations)

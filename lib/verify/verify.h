@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "cuda/cuda.h"
+#include "profile/result.h"
 #include "runner/runner.h"
 #include "task/task.h"
 #include "worker/worker.h"
@@ -185,8 +186,9 @@ struct stitch_report {
     stitch__exploit exploit;
 
     stitch__timing candidate;
-    double busy_us;  /* how long the device works in a run of it; 0: not known, */
-    char *busy_note; /* because (NULL: the stage had failed before) */
+    double busy_us;            /* how long the device works in a run of it; 0: not known, */
+    char *busy_note;           /* because (NULL: stage profile did not come to it) */
+    stitch_profile *profile;   /* of stage profile; NULL: there is none */
     size_t baseline_count;
     stitch__timing *baselines;
     int warmup;
@@ -261,6 +263,7 @@ typedef struct stitch__verify {
     stitch__runner *runner;      /* the same, where that is in this process */
     stitch__worker *worker;      /* the process, where it is not */
     struct stitch__warmer *warmer;
+    stitch__collect_options collect; /* what stage profile is asked for */
 } stitch__verify;
 
 /* Ends a stage as failed because of the program; the error is freed and cleared. */
@@ -294,9 +297,10 @@ void stitch__lower_bound(const stitch__verify *v, stitch__bound *out);
  * the reference, and overwrites inputs, v->want and v->hashes. */
 int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **err);
 
-/* busy.c: fills in busy_us or busy_note, after the last timed run. Only what this process has lost (its context, memory
- * that the device still uses) is the candidate's failure. */
-int stitch__busy_measure(stitch__verify *v, uint64_t flush_bytes, int *code, stitch_error **why, stitch_error **err);
+/* busy.c: fills in busy_us or busy_note, with a candidate that is ready to run. Only what this process has lost (its
+ * context, memory that the device still uses) is the candidate's failure. */
+int stitch__busy_measure(stitch__verify *v, const stitch__candidate *c, uint64_t flush_bytes, int *code,
+                         stitch_error **why, stitch_error **err);
 /* 1 - busy time / median, at least 0; negative: not known. */
 double stitch__idle_share(const stitch_report *r);
 
@@ -317,6 +321,7 @@ int stitch__stage_load(stitch__verify *v, stitch_error **err);
 int stitch__stage_prepare(stitch__verify *v, stitch_error **err);
 int stitch__stage_correct(stitch__verify *v, stitch_error **err);
 int stitch__stage_time(stitch__verify *v, stitch_error **err);
+int stitch__stage_profile(stitch__verify *v, stitch_error **err);
 
 /* sets.c: device memory that the stages share */
 int stitch__sets_open(stitch__verify *v, stitch_error **err); /* does nothing the second time */

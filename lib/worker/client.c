@@ -239,7 +239,7 @@ static char *library(stitch__arena *arena, const char *variable, char *path)
 
 static int start_process(stitch__worker *w, stitch__arena *arena, char *device, size_t size, stitch_error **err)
 {
-    char *extra[5] = {NULL}, *visible = NULL;
+    char *extra[6] = {NULL}, *visible = NULL;
     size_t count = 0;
 
     if (w->dev->info.simulated) {
@@ -256,6 +256,8 @@ static int start_process(stitch__worker *w, stitch__arena *arena, char *device, 
         count++;
     if (!w->dev->info.simulated && !getenv("STITCH_CUPTI") &&
         (extra[count] = library(arena, "STITCH_CUPTI", stitch__cupti_find(w->ctx))))
+        count++;
+    if (w->role == STITCH__WORKER_PROFILER && (extra[count] = stitch__arena_printf(arena, "%s=1", STITCH__WORKER_COUNTS)))
         count++;
     extra[count] = NULL;
     return stitch__process_start(w->ctx, w->path, extra, &w->process, &w->channel.fd, err);
@@ -284,7 +286,7 @@ static int send_greeting(stitch__worker *w, const char *device, stitch_error **e
     return rc;
 }
 
-int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *path, uint32_t sandbox,
+int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *path, uint32_t sandbox, int role,
                          stitch__worker **out, stitch_error **err)
 {
     stitch__worker *w = stitch__calloc(ctx, 1, sizeof(*w));
@@ -298,6 +300,7 @@ int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *p
     w->ctx = ctx;
     w->dev = dev;
     w->sandbox = sandbox;
+    w->role = role;
     w->share = -1;
     w->channel = (stitch__channel){.fd = -1, .ctx = ctx};
     w->process = (stitch__process){.pidfd = -1, .words = -1, .ended = true};

@@ -20,7 +20,7 @@ struct stitch__worker {
     stitch__process process;
     stitch__channel channel;
     bool greeted, used, lost;
-    bool clean; /* of the pool: only baselines run in it */
+    int role; /* stitch__worker_role */
     char *why_lost;
     /* the program at hand */
     bool open;
@@ -35,7 +35,7 @@ struct stitch__worker {
 /* ---- client.c ---- */
 
 /* Starts the process and sends the greeting, without waiting for anything. */
-int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *path, uint32_t sandbox,
+int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *path, uint32_t sandbox, int role,
                          stitch__worker **out, stitch_error **err);
 /* Waits for the answer to the greeting. */
 int stitch__worker_greeted(stitch__worker *w, const stitch__scope *scope, stitch_error **err);

@@ -82,6 +82,12 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         put_run(out, &q->run);
         stitch__put_u32(out, (uint32_t)q->runs);
         break;
+    case STITCH__OP_WORKER_PROFILE:
+        put_run(out, &q->run);
+        stitch__put_u32(out, q->parts);
+        stitch__put_u32(out, q->metrics);
+        stitch__put_text(out, q->text);
+        break;
     case STITCH__OP_WORKER_FETCH:
         stitch__put_u32(out, (uint32_t)q->set);
         stitch__put_u64(out, q->tensor);
@@ -159,6 +165,13 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
             return false;
         q->runs = (int32_t)stitch__get_u32(r);
         return in(q->runs, 1, STITCH__BUSY_MAX_RUNS);
+    case STITCH__OP_WORKER_PROFILE:
+        if (!get_run(r, &q->run))
+            return false;
+        q->parts = stitch__get_u32(r);
+        q->metrics = stitch__get_u32(r);
+        q->text = stitch__get_text(r, STITCH__WORKER_MAX_METRICS);
+        return q->parts <= STITCH__PARTS && q->metrics <= STITCH__METRIC_FULL;
     case STITCH__OP_WORKER_FETCH:
         q->set = (int32_t)stitch__get_u32(r);
         q->tensor = stitch__get_u64(r);
@@ -242,6 +255,7 @@ void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch
         stitch__put_f64(out, r->us);
         put_cut(out, r->text, STITCH__WORKER_MAX_MESSAGE);
         break;
+    case STITCH__OP_WORKER_PROFILE: put_cut(out, r->text, STITCH__WORKER_MAX_FACTS); break;
     case STITCH__OP_WORKER_PROBE: put_cut(out, r->text, MAX_ANSWER); break;
     default: break;
     }
@@ -293,6 +307,7 @@ static bool get_reply(int op, stitch__reader *r, stitch__reply *out)
         out->text = stitch__get_text(r, STITCH__WORKER_MAX_MESSAGE);
         /* Either a time or a reason. */
         return time_valid(out->us) && out->measured == !*out->text && (out->measured || out->us == 0);
+    case STITCH__OP_WORKER_PROFILE: out->text = stitch__get_text(r, STITCH__WORKER_MAX_FACTS); return true;
     case STITCH__OP_WORKER_PROBE: out->text = stitch__get_text(r, MAX_ANSWER); return true;
     default: return op > STITCH__OP_NONE && op < STITCH__OP_WORKER_COUNT;
     }

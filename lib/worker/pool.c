@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workers of a context. Two idle between verifications, ready for the next one's candidate and baseline; when one is
- * lost, another one starts in the background. More than one at a time exist only while several threads verify at once.
+ * Workers of a context. One of each role idles between verifications, ready for the next one; when one is lost, another
+ * one starts in the background. More of a role exist only while several threads verify at once.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum {
     START_MS = 60000, /* for a driver that wakes up its devices first */
-    MAX_IDLE = 2,
+    MAX_IDLE = 3,
     REAP_MS = 2000, /* a killed process whose device is busy takes tens of milliseconds */
 };
 
@@ -96,7 +96,7 @@ static stitch__worker *take_idle(stitch__worker_pool *p, const char *path, uint3
     pthread_mutex_lock(&p->lock);
     reap(p, 0);
     for (size_t i = 0; !w && i < MAX_IDLE; i++) {
-        if (!p->idle[i] || p->idle[i]->clean != o->clean)
+        if (!p->idle[i] || p->idle[i]->role != o->role)
             continue;
         w = p->idle[i];
         p->idle[i] = NULL;
@@ -131,7 +131,7 @@ static bool try_again(int failures, uint32_t *sandbox, int rc, bool simulated)
 }
 
 static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scope *scope, const char *path,
-                 uint32_t sandbox, stitch__worker **out, stitch_error **err)
+                 uint32_t sandbox, int role, stitch__worker **out, stitch_error **err)
 {
     stitch__scope own = *scope;
     int64_t most = stitch__now_ns() + (int64_t)START_MS * 1000000;
@@ -143,7 +143,7 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
     for (;;) {
         rc = STITCH_OK;
         if (!*out)
-            rc = stitch__worker_start(p->ctx, dev, path, sandbox, out, &why);
+            rc = stitch__worker_start(p->ctx, dev, path, sandbox, role, out, &why);
         if (!rc)
             rc = stitch__worker_greeted(*out, &own, &why);
         if (!rc)
@@ -203,11 +203,9 @@ int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, cons
         (void)stitch__generate_warm(dev);
         (void)stitch__hash_warm(dev);
     }
-    rc = start(p, dev, scope, path, sandbox, out, err);
-    if (!rc) {
+    rc = start(p, dev, scope, path, sandbox, o->role, out, err);
+    if (!rc)
         (*out)->pool = p;
-        (*out)->clean = o->clean;
-    }
     stitch_free(path);
     return rc;
 }
@@ -222,11 +220,9 @@ void stitch__worker_release(stitch__worker *w, bool reusable)
     p = w->pool;
     stitch__worker_close(w);
     if (w->lost && w->greeted) /* the next one shall not have to wait */
-        (void)stitch__worker_start(w->ctx, w->dev, w->path, w->sandbox, &fresh, NULL);
-    if (fresh) {
+        (void)stitch__worker_start(w->ctx, w->dev, w->path, w->sandbox, w->role, &fresh, NULL);
+    if (fresh)
         fresh->pool = p;
-        fresh->clean = w->clean;
-    }
     pthread_mutex_lock(&p->lock);
     reap(p, 0);
     if (!reusable || !sound(w)) {

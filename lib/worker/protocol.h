@@ -10,10 +10,12 @@
 #include "worker/worker.h"
 
 enum {
-    STITCH__WORKER_PROTOCOL = 2,
+    STITCH__WORKER_PROTOCOL = 3,
     STITCH__WORKER_MAX_PAYLOAD = 1 << 20, /* larger things go through shared memory */
     STITCH__WORKER_MAX_MESSAGE = 4096,    /* of an error's text */
     STITCH__WORKER_MAX_DETAILS = 65536,
+    STITCH__WORKER_MAX_FACTS = 3 << 18, /* of a profile, as JSON */
+    STITCH__WORKER_MAX_METRICS = 8192,  /* of the names of metrics that are asked for */
     STITCH__WORKER_KEY = 32,
     STITCH__FRAME_BYTES = 64,
 };
@@ -63,7 +65,8 @@ bool stitch__same_bytes(const void *a, const void *b, size_t len); /* in constan
     X(FETCH, "copying outputs")                                                                                        \
     X(CLOSE, "closing the program")                                                                                    \
     X(PROBE, "answering a probe")                                                                                      \
-    X(BUSY, "recording the program")
+    X(BUSY, "recording the program")                                                                                   \
+    X(PROFILE, "profiling the program")
 
 typedef enum stitch__worker_op {
     STITCH__OP_NONE,
@@ -103,8 +106,10 @@ typedef struct stitch__request {
     /* CLEAR_STATES, FETCH */
     int32_t set;
     stitch__run run;
-    int32_t runs;     /* BUSY */
-    const char *text; /* PROBE */
+    int32_t runs; /* BUSY */
+    /* PROFILE: parts and set as in stitch__collect_options; `text` has the names of more metrics, joined by commas */
+    uint32_t parts, metrics;
+    const char *text; /* PROBE, PROFILE */
 } stitch__request;
 
 typedef struct stitch__reply {
@@ -125,7 +130,7 @@ typedef struct stitch__reply {
     uint64_t hashes_at; /* offset in the message */
     bool measured;      /* BUSY; false: `text` says why not */
     double us;          /* TIMED_RUN, BUSY (of one run) */
-    const char *text;   /* PROBE, BUSY */
+    const char *text;   /* PROBE, BUSY, PROFILE: the facts as JSON */
 } stitch__reply;
 
 void stitch__request_encode(const stitch__request *q, stitch__buf *out);
@@ -227,6 +232,9 @@ void stitch__process_clear(stitch__process *p); /* closes descriptors */
 char **stitch__worker_environment(stitch__arena *arena, char *const *from, char *const *extra);
 
 /* ---- sandbox.c: in the worker ------------------------------------------------------------------------------------ */
+
+/* In the environment of a worker that may keep the privilege that hardware counters need. */
+#define STITCH__WORKER_COUNTS "STITCH_WORKER_COUNTS"
 
 /* Limits of the process: at its start. */
 void stitch__sandbox_limits(stitch__buf *applied);

@@ -41,27 +41,32 @@ static bool limit(int what, rlim_t most)
 }
 
 /* A worker of root is root without its privileges. The files that belong to root are another matter: see Landlock. */
-static bool drop_capabilities(void)
+static bool drop_capabilities(bool *kept)
 {
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct none[2] = {{0}};
+    struct __user_cap_data_struct held[2] = {{0}}, sets[2] = {{0}};
 
+    /* The driver lets only this one count, unless it is told otherwise. The filter of calls (below) takes away what else
+     * it would be good for: mounts, namespaces, swap, quotas, the kernel's own log, keys. */
+    if (*kept && syscall(SYS_capget, &head, held) == 0)
+        sets[0].permitted = sets[0].effective = held[0].permitted & 1u << CAP_SYS_ADMIN;
+    *kept = sets[0].permitted != 0;
     for (int cap = 0; cap < 64; cap++) /* those that the kernel does not know, or that were not held, do not matter */
         (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-    return syscall(SYS_capset, &head, none) == 0;
+    return syscall(SYS_capset, &head, sets) == 0;
 }
 
 void stitch__sandbox_limits(stitch__buf *applied)
 {
     /* No limit of the address space: the driver reserves terabytes of it. None of the number of processes: it counts
      * all of the user's; seccomp refuses new ones. */
-    bool good = limit(RLIMIT_CORE, 0);
+    bool good = limit(RLIMIT_CORE, 0), counts = getenv(STITCH__WORKER_COUNTS) != NULL;
     good = limit(RLIMIT_FSIZE, (rlim_t)1 << 30) && good;
     good = limit(RLIMIT_NOFILE, 4096) && good;
     (void)signal(SIGXFSZ, SIG_IGN); /* the worker's own process: main.c is all there is in it */
     (void)signal(SIGPIPE, SIG_IGN);
-    if (drop_capabilities() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
-        note(applied, "no privileges");
+    if (drop_capabilities(&counts) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
+        note(applied, counts ? "no privileges but counting" : "no privileges");
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
         good = false;
     if (good)

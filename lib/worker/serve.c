@@ -196,6 +196,66 @@ static int do_busy(server *s, exchange *x, const stitch__scope *scope)
     return STITCH_OK;
 }
 
+/* The names in a request, split in place: its text lies in the message, which is this worker's own. */
+static int split_names(server *s, exchange *x, const char **names, size_t *count)
+{
+    char *at;
+
+    *count = 0;
+    stitch__buf_puts(&x->text, x->q->text);
+    stitch__buf_putc(&x->text, 0);
+    if (x->text.failed)
+        return stitch__err_nomem(s->ctx, &x->err);
+    for (at = x->text.data; *at;) {
+        size_t len = strcspn(at, ",");
+        bool last = !at[len];
+        if (*count == STITCH__FACTS_EXTRA)
+            return stitch__err(s->ctx, &x->err, STITCH_E_LIMIT, "more than %d metrics were asked for",
+                               STITCH__FACTS_EXTRA);
+        at[len] = 0;
+        names[(*count)++] = at;
+        at += len + (last ? 0 : 1);
+    }
+    return STITCH_OK;
+}
+
+/* What does not fit into a message goes without its last lines of source, which matter least. */
+static int put_facts(server *s, exchange *x, stitch__facts *f)
+{
+    size_t lines = STITCH__FACTS_LINES;
+
+    for (;;) {
+        stitch__buf_truncate(&x->text, 0);
+        if (stitch__facts_write(f, &x->text) != STITCH_OK)
+            return stitch__err_nomem(s->ctx, &x->err);
+        if (x->text.len <= STITCH__WORKER_MAX_FACTS)
+            break;
+        if (!lines)
+            return stitch__err(s->ctx, &x->err, STITCH_E_LIMIT, "the profile is too large for a message");
+        lines /= 2;
+        for (size_t i = 0; i < f->kernel_count; i++)
+            if (f->kernels[i].line_count > lines)
+                f->kernels[i].line_count = lines;
+    }
+    x->reply.text = x->text.data ? x->text.data : "";
+    return STITCH_OK;
+}
+
+static int do_profile(server *s, exchange *x, const stitch__scope *scope)
+{
+    const char *names[STITCH__FACTS_EXTRA];
+    stitch__collect_options options = {.parts = x->q->parts, .set = (int)x->q->metrics, .extra = names};
+    stitch__facts *f = NULL;
+    int rc = split_names(s, x, names, &options.extra_count);
+
+    if (!rc)
+        rc = s->candidate.ops->profile(s->candidate.self, scope, &x->q->run, &options, &f, &x->code, &x->why, &x->err);
+    if (!rc && !x->code)
+        rc = put_facts(s, x, f);
+    stitch__facts_free(f);
+    return rc;
+}
+
 static int do_candidate(server *s, exchange *x)
 {
     const stitch__scope scope = {.ctx = s->ctx}; /* the verifier keeps the time */
@@ -218,6 +278,7 @@ static int do_candidate(server *s, exchange *x)
     case STITCH__OP_WORKER_TIMED_RUN:
         return ops->timed_run(self, &scope, &q->run, &x->reply.us, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_BUSY: return do_busy(s, x, &scope);
+    case STITCH__OP_WORKER_PROFILE: return do_profile(s, x, &scope);
     case STITCH__OP_WORKER_INSPECT: return ops->inspect(self, &scope, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_FETCH: return do_fetch(s, x);
     default: return stitch__err(s->ctx, &x->err, STITCH_E_UNSUPPORTED, "request %d is not known", q->op);

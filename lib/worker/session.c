@@ -283,6 +283,36 @@ static int worker_busy(void *self, const stitch__scope *scope, const stitch__run
     return rc;
 }
 
+/* The facts are a stranger's: read with bounds (facts_json.c), and nothing is decided by them. */
+static int worker_profile(void *self, const stitch__scope *scope, const stitch__run *run,
+                          const stitch__collect_options *options, stitch__facts **out, int *code, stitch_error **why,
+                          stitch_error **err)
+{
+    stitch__request q = {
+        .op = STITCH__OP_WORKER_PROFILE, .run = *run, .parts = options->parts, .metrics = (uint32_t)options->set};
+    const stitch__blame blame = {code, why};
+    stitch__worker *w = self;
+    stitch__reply r;
+    stitch__buf names;
+    int rc;
+
+    *out = NULL;
+    stitch__buf_init(&names, w->ctx);
+    for (size_t i = 0; i < options->extra_count; i++)
+        stitch__buf_printf(&names, "%s%s", i ? "," : "", options->extra[i]);
+    if (names.failed) {
+        rc = stitch__err_nomem(w->ctx, err);
+        goto out;
+    }
+    q.text = names.data;
+    rc = stitch__worker_call(w, scope, &q, -1, &blame, &r, err);
+    if (!rc && !*code)
+        rc = stitch__facts_read(w->ctx, r.text, strlen(r.text), out, err);
+out:
+    stitch__buf_free(&names);
+    return rc;
+}
+
 /* The next piece of an output; false: there is none. */
 static bool next_piece(const stitch__worker *w, stitch__request *q, unsigned number)
 {
@@ -361,9 +391,20 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
                         stitch__candidate *out, stitch_error **err)
 {
     static const stitch__candidate_ops ops = {
-        "in a worker",       worker_load,    worker_prepare, worker_fill_weights, worker_fill_inputs,
-        worker_clear_states, worker_hash,    worker_run,     worker_timed_run,    worker_busy,
-        worker_fetch,        worker_inspect, worker_close,
+        .where = "in a worker",
+        .load = worker_load,
+        .prepare = worker_prepare,
+        .fill_weights = worker_fill_weights,
+        .fill_inputs = worker_fill_inputs,
+        .clear_states = worker_clear_states,
+        .hash = worker_hash,
+        .run = worker_run,
+        .timed_run = worker_timed_run,
+        .busy = worker_busy,
+        .profile = worker_profile,
+        .fetch = worker_fetch,
+        .inspect = worker_inspect,
+        .close = worker_close,
     };
     int rc;
 

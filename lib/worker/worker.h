@@ -18,11 +18,19 @@
 
 typedef struct stitch__worker stitch__worker;
 
+/* What a worker is for. Those that idle are kept apart by it: what one has been through shows in the times of the next.
+ */
+typedef enum stitch__worker_role {
+    STITCH__WORKER_CANDIDATE,
+    STITCH__WORKER_BASELINE, /* only baselines run in it, never a candidate */
+    STITCH__WORKER_PROFILER, /* CUPTI is loaded in it, and it keeps the privilege to count, where the host has that */
+} stitch__worker_role;
+
 typedef struct stitch__worker_options {
     const char *executable; /* NULL: $STITCH_WORKER, else the one beside the library */
     bool no_sandbox;        /* for debugging a worker */
     bool fresh;             /* not one that has run something already */
-    bool clean;             /* one that only baselines have run in, never a candidate */
+    int role;               /* stitch__worker_role */
 } stitch__worker_options;
 
 /* One that idles, or a new one on the same device as the context's. Waits until it is ready; the scope ends that.

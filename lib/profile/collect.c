@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is observed of a region, in this order: timeline, counters, samples. Each switches its part of CUPTI off again
+ * before the next begins, for they exclude each other.
+ */
+#include "profile/collect.h"
+#include "profile/counters.h"
+
+enum {
+    TRACED_RUNS = 5, /* after one that is not counted: it does what CUPTI does only once */
+    SLOW_NS = 1000000000,
+    SAMPLED_NS = 20000000, /* of work: some thousand samples a multiprocessor at the default period */
+    SAMPLED_RUNS = 2000,
+    MAX_LAUNCHES = 512, /* whose counters are taken: each is replayed with its memory put back */
+};
+
+typedef struct collector {
+    stitch_context *ctx;
+    stitch__device *dev;
+    const stitch__scope *scope;
+    const stitch__region *region;
+    const stitch__collect_options *options;
+    const stitch__cupti *cupti;
+    stitch__facts *f;
+    stitch_trace *traces[TRACED_RUNS];
+    double busy_us[TRACED_RUNS];
+    size_t trace_count;
+    int64_t run_ns; /* of the last traced run */
+} collector;
+
+/* Whether a part is only missing, and the rest goes on. */
+static bool only_missing(int rc)
+{
+    return rc != STITCH_OK && rc != STITCH_E_NOMEM && rc != STITCH_E_CANCELLED && rc != STITCH_E_TIMEOUT &&
+           rc != STITCH_E_FAULT;
+}
+
+/* After rc of a part: names in *missing why it is not there, or hands the error on. */
+static int settle(collector *c, int rc, const char **missing, stitch_error **why, stitch_error **err)
+{
+    if (only_missing(rc)) {
+        *missing = stitch__facts_text(c->f, *why ? stitch_error_message(*why) : stitch_status_text(rc));
+        stitch_error_free(*why);
+        *why = NULL;
+        return STITCH_OK;
+    }
+    stitch__err_hand_on(err, why);
+    return rc;
+}
+
+/* *stop: what a callback returned, if that ends the collection. */
+static int run_once(collector *c, bool plain, int *stop, stitch_error **err)
+{
+    const stitch__region *r = c->region;
+    int rc = stitch__scope_check(c->scope, "profiling", err);
+    if (!rc)
+        *stop = r->run(r->userdata, plain);
+    return rc;
+}
+
+static int before(collector *c, int *stop, stitch_error **err)
+{
+    const stitch__region *r = c->region;
+    int rc = stitch__scope_check(c->scope, "profiling", err);
+    if (!rc && r->before)
+        *stop = r->before(r->userdata);
+    return rc;
+}
+
+/* ---- timeline ---------------------------------------------------------------------------------------------------- */
+
+/* One run under a trace of its own. */
+static int trace_run(collector *c, bool plain, stitch_trace **out, int *stop, stitch_error **err)
+{
+    stitch_trace_options options = STITCH_TRACE_OPTIONS_INIT;
+    uint64_t renamed;
+    int64_t start;
+    int rc = before(c, stop, err);
+
+    *out = NULL;
+    if (rc || *stop)
+        return rc;
+    options.flags = c->region->trace_flags;
+    rc = stitch_trace_begin(c->ctx, &options, out, err);
+    if (rc)
+        return rc;
+    start = stitch__now_ns();
+    rc = run_once(c, plain, stop, err);
+    c->run_ns = stitch__now_ns() - start;
+    if (!rc && !*stop)
+        rc = stitch_trace_end(*out, err);
+    if (!rc && !*stop && c->region->expected_count &&
+        stitch__attribute(stitch__trace_timeline(*out), c->region->expected, c->region->expected_count, 1, &renamed) ==
+            STITCH_OK)
+        rc = stitch__trace_analyse(*out, err);
+    if (rc || *stop) {
+        stitch_trace_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+static double busy_of(stitch_trace *trace)
+{
+    stitch_trace_summary s = STITCH_TRACE_SUMMARY_INIT;
+    return stitch_trace_summary_get(trace, &s) == STITCH_OK ? s.busy_us : 0;
+}
+
+/* The run whose device time is the median. */
+static size_t middle_run(const collector *c)
+{
+    size_t best = 0;
+    for (size_t i = 0; i < c->trace_count; i++) {
+        size_t below = 0, same = 0;
+        for (size_t k = 0; k < c->trace_count; k++) {
+            below += c->busy_us[k] < c->busy_us[i];
+            same += c->busy_us[k] == c->busy_us[i];
+        }
+        if (below <= (c->trace_count - 1) / 2 && below + same > (c->trace_count - 1) / 2)
+            best = i;
+    }
+    return best;
+}
+
+static int take_timeline(collector *c, int *stop, stitch_error **err)
+{
+    stitch_trace *first = NULL, *middle;
+    int rc = trace_run(c, false, &first, stop, err);
+    size_t runs = c->run_ns > SLOW_NS ? 1 : TRACED_RUNS;
+
+    stitch_trace_free(first);
+    while (!rc && !*stop && c->trace_count < runs) {
+        rc = trace_run(c, false, &c->traces[c->trace_count], stop, err);
+        if (rc || *stop)
+            break;
+        c->busy_us[c->trace_count] = busy_of(c->traces[c->trace_count]);
+        c->trace_count++;
+    }
+    if (rc || *stop)
+        return rc;
+    middle = c->traces[middle_run(c)];
+    if (stitch__trace_timeline(middle)->dropped)
+        return stitch__err(c->ctx, err, STITCH_E_LIMIT, "a run has more records than a trace holds");
+    return stitch__facts_timeline(c->f, stitch__trace_finished(middle), stitch__trace_analysis(middle), 1, err);
+}
+
+/* ---- counters ---------------------------------------------------------------------------------------------------- */
+
+static int by_launch(const void *a, const void *b)
+{
+    const stitch__event *x = *(const stitch__event *const *)a, *y = *(const stitch__event *const *)b;
+    return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
+}
+
+/* The kernels of a plain run in the order of their launches, which is the order of the counters. */
+static int launches_of(collector *c, const stitch__timeline *t, const stitch__event ***out, size_t *count,
+                       stitch_error **err)
+{
+    *count = 0;
+    *out = stitch__calloc(c->ctx, t->count + 1, sizeof(**out));
+    if (!*out)
+        return stitch__err_nomem(c->ctx, err);
+    for (size_t i = 0; i < t->count; i++)
+        if (t->events[i].kind == STITCH_TRACE_KERNEL)
+            (*out)[(*count)++] = &t->events[i];
+    qsort(*out, *count, sizeof(**out), by_launch);
+    return STITCH_OK;
+}
+
+/* Long symbols are cut in facts: "...". */
+static bool belongs(const stitch__kernel_fact *k, const stitch__timeline *t, const stitch__event *e)
+{
+    const char *symbol = t->names[e->name].symbol;
+    size_t len = strlen(k->symbol);
+    if (k->step != e->step)
+        return false;
+    return strcmp(k->symbol, symbol) == 0 || (len > 3 && strlen(symbol) > len && strcmp(k->symbol + len - 3, "...") == 0 &&
+                                              strncmp(k->symbol, symbol, len - 3) == 0);
+}
+
+/* Adds a launch to the means of its kernel. */
+static void add_values(double *mean, const double *values, size_t count, uint64_t before)
+{
+    for (size_t i = 0; i < count; i++)
+        mean[i] = before ? mean[i] + (values[i] - mean[i]) / (double)(before + 1) : values[i];
+}
+
+static int put_counters(collector *c, const stitch__counters *counters, const stitch__timeline *t,
+                        const stitch__event **launches, size_t count, stitch_error **err)
+{
+    double metrics[STITCH__METRICS], extra[STITCH__FACTS_EXTRA];
+    uint64_t *seen = stitch__calloc(c->ctx, c->f->kernel_count + 1, sizeof(*seen));
+
+    if (!seen)
+        return stitch__err_nomem(c->ctx, err);
+    for (size_t i = 0; i < count && i < stitch__counters_count(counters); i++) {
+        for (size_t k = 0; k < c->f->kernel_count; k++) {
+            stitch__kernel_fact *fact = &c->f->kernels[k];
+            if (!belongs(fact, t, launches[i]))
+                continue;
+            stitch__counters_get(counters, i, metrics, extra);
+            add_values(fact->metric, metrics, STITCH__METRICS, seen[k]);
+            add_values(fact->extra, extra, c->options->extra_count, seen[k]);
+            seen[k]++;
+            break;
+        }
+    }
+    stitch_free(seen);
+    return STITCH_OK;
+}
+
+static int count_run(collector *c, stitch__counters *counters, int *stop, stitch_error **err)
+{
+    stitch_error *why = NULL;
+    int ended, rc = before(c, stop, err);
+
+    if (!rc && !*stop)
+        rc = stitch__counters_start(counters, err);
+    if (rc || *stop)
+        return rc;
+    rc = run_once(c, true, stop, err);
+    ended = *stop ? STITCH_OK : stitch__counters_stop(counters, &why); /* close() ends it after a failure */
+    if (!rc && ended) {
+        rc = ended;
+        stitch__err_hand_on(err, &why);
+    }
+    stitch_error_free(why);
+    return rc;
+}
+
+static int take_counters(collector *c, int *stop, stitch_error **err)
+{
+    const stitch__counters_options options = {c->options->set, c->options->extra, c->options->extra_count,
+                                              MAX_LAUNCHES};
+    stitch__counters *counters = NULL;
+    stitch_trace *plain = NULL;
+    const stitch__event **launches = NULL;
+    const stitch__timeline *t;
+    size_t count = 0;
+    int rc;
+
+    if (!c->f->kernel_count)
+        return stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED, "no kernels were seen in the timeline");
+    rc = trace_run(c, true, &plain, stop, err);
+    if (rc || *stop)
+        return rc;
+    t = stitch__trace_finished(plain);
+    rc = launches_of(c, t, &launches, &count, err);
+    if (!rc)
+        rc = stitch__counters_open(c->ctx, c->dev, c->cupti, &options, &counters, err);
+    if (!rc)
+        rc = count_run(c, counters, stop, err);
+    if (!rc && !*stop && stitch__counters_count(counters) + stitch__counters_dropped(counters) != count)
+        rc = stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED,
+                         "counters came for %zu launches and the timeline has %zu: other work of this process, or graphs, "
+                         "are among them",
+                         stitch__counters_count(counters) + stitch__counters_dropped(counters), count);
+    if (!rc && !*stop) {
+        for (size_t i = 0; i < c->options->extra_count; i++)
+            c->f->extra_names[i] = stitch__facts_text(c->f, c->options->extra[i]);
+        c->f->extra_count = c->options->extra_count;
+        rc = put_counters(c, counters, t, launches, count, err);
+    }
+    stitch__counters_close(counters);
+    stitch_free(launches);
+    stitch_trace_free(plain);
+    return rc;
+}
+
+/* ---- samples ----------------------------------------------------------------------------------------------------- */
+
+static int take_samples(collector *c, int *stop, stitch_error **err)
+{
+    stitch__sampling *sampling = NULL;
+    int64_t start;
+    int rc = stitch__sampling_open(c->ctx, c->dev, c->cupti, c->region->modules, c->region->module_count, 0, &sampling,
+                                   err);
+
+    if (!rc)
+        rc = before(c, stop, err);
+    if (!rc && !*stop)
+        rc = stitch__sampling_start(sampling, err);
+    start = stitch__now_ns();
+    for (int i = 0; !rc && !*stop && i < SAMPLED_RUNS && (!i || stitch__now_ns() - start < SAMPLED_NS); i++)
+        rc = run_once(c, false, stop, err);
+    if (!rc && !*stop)
+        rc = stitch__sampling_stop(sampling, err);
+    if (!rc && !*stop)
+        rc = stitch__sampling_fill(sampling, c->f, err);
+    stitch__sampling_close(sampling);
+    return rc;
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
+int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope,
+                    const stitch__region *region, const stitch__collect_options *options, stitch__facts *f,
+                    stitch_error **err)
+{
+    collector c = {.ctx = ctx, .dev = dev, .scope = scope, .region = region, .options = options, .f = f};
+    const struct {
+        uint32_t part;
+        int (*take)(collector *, int *, stitch_error **);
+        const char **missing;
+    } parts[] = {
+        {STITCH__PART_TIMELINE, take_timeline, &f->no_timeline},
+        {STITCH__PART_COUNTERS, take_counters, &f->no_counters},
+        {STITCH__PART_SAMPLES, take_samples, &f->no_samples},
+    };
+    stitch_error *why = NULL;
+    int stop = 0, opened = stitch__cupti_get(ctx, &c.cupti, &why), rc = STITCH_OK;
+
+    f->source = "cupti";
+    for (size_t i = 0; !rc && !stop && i < STITCH__COUNT(parts); i++) {
+        if (!(options->parts & parts[i].part)) {
+            *parts[i].missing = "it was not asked for";
+        } else if (opened) {
+            *parts[i].missing = stitch__facts_text(f, why ? stitch_error_message(why) : stitch_status_text(opened));
+        } else {
+            rc = parts[i].take(&c, &stop, &why);
+            rc = settle(&c, rc, parts[i].missing, &why, err);
+        }
+    }
+    stitch_error_free(why);
+    for (size_t i = 0; i < c.trace_count; i++)
+        stitch_trace_free(c.traces[i]);
+    return rc ? rc : stop;
+}

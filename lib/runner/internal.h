@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the runner share: runner.c runs the candidate, observe.c watches it run.
+ */
+#ifndef STITCH_LIB_RUNNER_INTERNAL_H
+#define STITCH_LIB_RUNNER_INTERNAL_H
+
+#include "profile/profile.h"
+#include "program/executor.h"
+#include "runner/runner.h"
+
+struct stitch__runner {
+    stitch_task *task;
+    stitch_program *program;
+    stitch__device *dev;
+    stitch_context *ctx;
+    stitch_op *ops;
+    size_t op_count;
+    size_t count; /* tensors of the interface */
+    stitch_tensor_info *infos;
+    CUstream stream;
+    bool own_stream, own_memory, abandoned;
+    CUdeviceptr *sets[STITCH__SETS];
+    CUdeviceptr *moved; /* copies of the inputs, made when they are first wanted */
+    CUdeviceptr flush;
+    uint64_t flush_bytes;
+    CUevent start, stop;
+    stitch__hasher hasher;
+    stitch_executor *executor;
+};
+
+/* runner.c */
+int stitch__runner_clear_states(void *self, const stitch__scope *scope, int set, stitch_error **err);
+/* Events, and memory for the flush that the run asks for. */
+int stitch__runner_open_timing(stitch__runner *r, const stitch__run *run, stitch_error **err);
+/* Everything before the launch: patterns, copies of the inputs, bindings. */
+int stitch__runner_ready(stitch__runner *r, const stitch__run *run, int *code, stitch_error **why, stitch_error **err);
+int stitch__runner_enqueue(stitch__runner *r, const stitch__run *run, stitch_error **why);
+
+/* observe.c: stitch__candidate_ops.busy and .profile */
+int stitch__runner_busy(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
+                        int *code, stitch_error **why, stitch_error **err);
+int stitch__runner_profile(void *self, const stitch__scope *scope, const stitch__run *run,
+                           const stitch__collect_options *options, stitch__facts **out, int *code, stitch_error **why,
+                           stitch_error **err);
+
+#endif
