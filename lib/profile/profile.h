@@ -208,12 +208,6 @@ const stitch__timeline *stitch__trace_finished(const stitch_trace *trace);
 /* Buffers that CUPTI has and has not given back. */
 size_t stitch__trace_buffers(void);
 
-/* ---- facts_timeline.c ------------------------------------------------------------------------------------------- */
-
-/* Fills in the figures of a run and a kernel for each pair of step and symbol. 0 or STITCH_E_NOMEM. */
-int stitch__facts_timeline(struct stitch__facts *f, const stitch__timeline *t, const stitch__analysis *a, uint64_t runs,
-                           stitch_error **err);
-
 /* ---- text.c, chrome.c ------------------------------------------------------------------------------------------- */
 
 void stitch__trace_write_text(const stitch__analysis *a, size_t max_bytes, stitch__buf *out);

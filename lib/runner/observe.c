@@ -196,7 +196,7 @@ int stitch__runner_profile(void *self, const stitch__scope *scope, const stitch_
         return stitch__err(r->ctx, err, STITCH_E_STATE, "there is no program to profile: it has not been prepared");
     rc = stitch__facts_new(r->ctx, &f, err);
     if (!rc)
-        rc = stitch__facts_steps(f, r->executor, err);
+        rc = stitch__facts_steps(f, r->program, err);
     if (!rc)
         rc = stitch__runner_open_timing(r, run, err);
     if (!rc)

@@ -514,7 +514,7 @@ TEST(trusted_programs_get_clean_workers)
     stitch__candidate c = {0};
     int used_pid, clean_pid;
 
-    own.clean = true;
+    own.role = STITCH__WORKER_BASELINE;
     set_up();
     CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
     CHECK_OK(stitch__worker_acquire(ctx, &scope, &stranger, &w, &err));
