@@ -26,6 +26,7 @@ typedef struct entry {
 static const entry driver_entries[] = {
 #include "cuda/driver_functions.def"
     {OPTIONAL, offsetof(stitch__driver, sim_set_options), "stitchSimSetOptions"},
+    {OPTIONAL, offsetof(stitch__driver, sim_get_options), "stitchSimGetOptions"},
     {OPTIONAL, offsetof(stitch__driver, sim_take_reports), "stitchSimTakeReports"},
     {OPTIONAL, offsetof(stitch__driver, sim_free_reports), "stitchSimFreeReports"},
     {OPTIONAL, offsetof(stitch__driver, sim_name_allocation), "stitchSimNameAllocation"},

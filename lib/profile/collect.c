@@ -7,7 +7,7 @@
 #include "profile/counters.h"
 
 enum {
-    TRACED_RUNS = 5, /* after one that is not counted: it does what CUPTI does only once */
+    TRACED_RUNS = 3, /* after one that is not counted: it does what CUPTI does only once */
     SLOW_NS = 1000000000,
     SAMPLED_NS = 20000000, /* of work: some thousand samples a multiprocessor at the default period */
     SAMPLED_RUNS = 2000,

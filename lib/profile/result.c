@@ -5,6 +5,7 @@
 #include "profile/result.h"
 
 #include "profile/ceilings.h"
+#include "program/program.h"
 
 #define METRIC_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 
@@ -36,8 +37,7 @@ int stitch__collect_options_make(stitch_context *ctx, int32_t profile, const cha
 
 int stitch_profile_options_init(stitch_profile_options *options, size_t struct_size)
 {
-    static const stitch_profile_options defaults = STITCH_PROFILE_OPTIONS_INIT;
-    return stitch__options_init(options, struct_size, &defaults, sizeof(defaults));
+    return stitch__options_init(options, struct_size, sizeof(*options));
 }
 
 int stitch__profile_options_resolve(stitch_context *ctx, const stitch_profile_options *options,

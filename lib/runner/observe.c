@@ -5,6 +5,7 @@
  */
 #include "runner/internal.h"
 #include "sim/sim_ext.h"
+int stitch__facts_sim(stitch__facts *f, const stitch__sim_reports *r, const char *source, stitch_error **err);
 
 /* ---- busy time --------------------------------------------------------------------------------------------------- */
 
@@ -127,15 +128,15 @@ static int profile_on_device(watched *w, const stitch__collect_options *options,
 {
     stitch__runner *r = w->r;
     stitch__expected *expected = NULL;
-    stitch__sampled_module module = {r->executor->image->code, r->executor->image->code_size,
-                                     stitch_program_source(r->program)};
+    stitch__sampled_module module = {.source = stitch_program_source(r->program)};
     stitch__region region = {.before = before_run, .run = watched_run, .userdata = w};
     stitch_error *own = NULL;
     int rc = stitch__expected_of(r->executor, &expected, &region.expected_count, w->err);
 
     region.expected = expected;
+    module.cubin = stitch_image_data(r->executor->image, &module.cubin_size);
     region.modules = &module;
-    region.module_count = 1;
+    region.module_count = !stitch_image_is_ptx(r->executor->image);
     if (!rc)
         rc = stitch__collect(r->ctx, r->dev, w->scope, &region, options, f, &own);
     if (rc && !w->rc && !*w->code) { /* not a callback's */

@@ -289,7 +289,7 @@ static json_t *candidate_json(writer *w, const stitch_report *r)
     put(w, row, "busy_us", r->busy_us > 0 ? number(r->busy_us) : json_null());
     put(w, row, "idle_share", idle >= 0 ? number(idle) : json_null());
     if (!(r->busy_us > 0))
-        put(w, row, "busy_note", text(r->busy_note ? r->busy_note : "the stage had failed before"));
+        put(w, row, "busy_note", text(r->busy_note ? r->busy_note : "stage profile did not come to it"));
     return row;
 }
 

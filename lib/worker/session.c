@@ -294,6 +294,7 @@ static int worker_profile(void *self, const stitch__scope *scope, const stitch__
     stitch__worker *w = self;
     stitch__reply r;
     stitch__buf names;
+    int64_t start;
     int rc;
 
     *out = NULL;
@@ -305,9 +306,23 @@ static int worker_profile(void *self, const stitch__scope *scope, const stitch__
         goto out;
     }
     q.text = names.data;
+    start = stitch__now_ns();
     rc = stitch__worker_call(w, scope, &q, -1, &blame, &r, err);
-    if (!rc && !*code)
-        rc = stitch__facts_read(w->ctx, r.text, strlen(r.text), out, err);
+    if (rc || *code)
+        goto out;
+    rc = stitch__facts_read(w->ctx, r.text, strlen(r.text), out, why);
+    if (!rc && (*out)->busy_us * 1e3 > (double)(stitch__now_ns() - start))
+        rc = stitch__err(w->ctx, why, STITCH_E_FORMAT, "it measured more time than has passed");
+    if (rc == STITCH_E_NOMEM) {
+        stitch__err_hand_on(err, why);
+    } else if (rc) { /* no honest worker sends that */
+        stitch__worker_lose(w, "its profile is none");
+        stitch__err_prefix(why, "the worker broke the protocol while profiling the program: ");
+        stitch__facts_free(*out);
+        *out = NULL;
+        *code = STITCH_E_FAULT;
+        rc = STITCH_OK;
+    }
 out:
     stitch__buf_free(&names);
     return rc;

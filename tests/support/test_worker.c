@@ -225,6 +225,8 @@ static void good_reply(fake *f, int op, const stitch__request *q, stitch__reply 
         r->us = 2.5;
         r->text = "";
     }
+    if (op == STITCH__OP_WORKER_PROFILE)
+        r->text = "{\"stitch_facts\":1}";
 }
 
 static void send_good(fake *f, int op, const stitch__reply *r, const uint64_t *hashes)
@@ -350,6 +352,10 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
         r->busy_ns = UINT64_MAX;
     else if (strcmp(b, "status") == 0)
         r->rc = 7;
+    else if (strcmp(b, "facts") == 0)
+        r->text = "{\"stitch_facts\":1,\"busy_us\":1e300}";
+    else if (strcmp(b, "no-facts") == 0)
+        r->text = "[1,2";
     else if (strcmp(b, "timeout") == 0)
         r->code = STITCH_E_TIMEOUT;
     else if (strcmp(b, "blame") == 0)

@@ -84,7 +84,7 @@ TEST(answers)
         stitch__verify v = make(&f, rows[i].worker, 10);
         stitch_error *why = NULL;
         int code = STITCH_OK;
-        CHECK_INT(stitch__busy_measure(&v, 12345, &code, &why, &err), rows[i].rc);
+        CHECK_INT(stitch__busy_measure(&v, &v.candidate, 12345, &code, &why, &err), rows[i].rc);
         CHECK_INT(code, rows[i].code);
         CHECK_NEAR(v.report->busy_us, rows[i].busy_us, 0);
         CHECK_NEAR(stitch__idle_share(v.report), rows[i].busy_us > 0 ? 0.6 : -1, 1e-12);
@@ -112,7 +112,7 @@ TEST(time_that_it_may_take)
         int code;
         int64_t start = stitch__now_ns();
         stitch__verify v = make(&f, worker, 100);
-        CHECK_OK(stitch__busy_measure(&v, 0, &code, &why, &err));
+        CHECK_OK(stitch__busy_measure(&v, &v.candidate, 0, &code, &why, &err));
         CHECK_INT(f.runs, 5);
         if (worker)
             CHECK(f.deadline_ns > start && f.deadline_ns < start + INT64_C(60000000000));
@@ -120,14 +120,14 @@ TEST(time_that_it_may_take)
             CHECK_INT(f.deadline_ns, 0);
         stitch_report_free(v.report);
         v = make(&f, worker, 3e6); /* three seconds a run */
-        CHECK_OK(stitch__busy_measure(&v, 0, &code, &why, &err));
+        CHECK_OK(stitch__busy_measure(&v, &v.candidate, 0, &code, &why, &err));
         CHECK_INT(f.runs, 1);
         if (worker)
             CHECK(f.deadline_ns > start + INT64_C(36000000000));
         stitch_report_free(v.report);
         v = make(&f, worker, 100); /* never later than the whole */
         v.scope.deadline_ns = start + 5;
-        CHECK_OK(stitch__busy_measure(&v, 0, &code, &why, &err));
+        CHECK_OK(stitch__busy_measure(&v, &v.candidate, 0, &code, &why, &err));
         CHECK_INT(f.deadline_ns, start + 5);
         stitch_report_free(v.report);
     }

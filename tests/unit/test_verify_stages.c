@@ -201,6 +201,15 @@ static stitch_verify_options few(void)
     o.iterations = 12;
     o.seed = 7;
     o.flush_bytes = 1 << 20;
+    o.profile = STITCH_PROFILE_NEVER;
+    return o;
+}
+
+/* With stage profile, as far as a fake CUPTI goes. */
+static stitch_verify_options profiled(void)
+{
+    stitch_verify_options o = few();
+    o.profile = STITCH_PROFILE_TIMELINE;
     return o;
 }
 
@@ -611,26 +620,27 @@ TEST(busy_beside_wall_time)
     int before = calls_before_timing() + timing_calls;
     fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
     fake.log_flushes = true;
-    stitch_report_summary s = verify(few());
+    stitch_report_summary s = verify(profiled());
     CHECK_INT(s.failed_stage, STITCH_STAGE_NONE);
     CHECK_NEAR(s.median_us, 10, 1e-3);
     CHECK_NEAR(s.busy_us, 6, 1e-9);
     CHECK_NEAR(idle_share, 0.4, 1e-6);
     CHECK_STR(busy_note, "");
     CHECK_HAS(text, "busy 6.00 us of 10.00 us: the device idles for 40 % of it");
-    /* Five runs and one before them, after everything else; CUPTI is there for no other. */
-    CHECK_INT(recorded, 6);
-    CHECK_INT(calls, before + 6);
+    /* Five runs and one before them for the busy time, three and one for the timeline, after everything else; CUPTI is
+     * there for no other. */
+    CHECK_INT(recorded, 6 + 4);
+    CHECK_INT(calls, before + 6 + 4);
     for (const char *at = fake.log; (at = strchr(at, 'F')); at++)
         flushes++;
-    CHECK_INT(flushes, 12 + 12 + 5);
+    CHECK_INT(flushes, 12 + 12 + 5 + 4);
     CHECK_INT(strlen(fake.log) >= 2 && strcmp(fake.log + strlen(fake.log) - 2, "Fc") == 0, 1);
     cupti_is_off();
     /* The union, not the sum. More than the wall time is no negative idle time. */
     need_context();
     fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
     kernels_of_a_call = 3;
-    s = verify(few());
+    s = verify(profiled());
     CHECK_NEAR(s.busy_us, 12, 1e-9);
     CHECK_NEAR(idle_share, 0, 0);
     cupti_is_off();
@@ -651,7 +661,7 @@ TEST(no_busy_time)
         need_context();
         fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
         fake_cupti_state.fail[rows[i].function] = rows[i].result;
-        stitch_report_summary s = verify(few());
+        stitch_report_summary s = verify(profiled());
         CHECK_INT(s.failed_stage, STITCH_STAGE_NONE);
         CHECK_INT(s.timed, 1);
         CHECK_NEAR(s.speedup, 4, 1e-3);
@@ -660,7 +670,7 @@ TEST(no_busy_time)
         CHECK_HAS(busy_note, rows[i].note);
         CHECK_HAS(text, "the device's busy time was not measured: ");
         CHECK_HAS(text, rows[i].note);
-        CHECK(recorded <= 1);
+        CHECK(recorded <= 2);
     }
 }
 
@@ -669,20 +679,20 @@ TEST(records_that_cannot_be_right)
     need_context();
     fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
     kernels_of_a_call = 0;
-    CHECK_NEAR(verify(few()).busy_us, 0, 0);
+    CHECK_NEAR(verify(profiled()).busy_us, 0, 0);
     CHECK_HAS(busy_note, "CUPTI recorded nothing of a run");
-    CHECK_INT(recorded, 1);
+    CHECK_INT(recorded, 1 + 4);
     need_context();
     fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
     dropped = 3;
-    CHECK_NEAR(verify(few()).busy_us, 0, 0);
+    CHECK_NEAR(verify(profiled()).busy_us, 0, 0);
     CHECK_HAS(busy_note, "CUPTI lost 3 records of a run");
     need_context();
     fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
     others_at = 4;
-    CHECK_NEAR(verify(few()).busy_us, 0, 0);
+    CHECK_NEAR(verify(profiled()).busy_us, 0, 0);
     CHECK_HAS(busy_note, "1 kernels, copies and fills of one run and 2 of another");
-    CHECK_INT(recorded, 5);
+    CHECK_INT(recorded, 5 + 4);
     cupti_is_off();
 }
 
@@ -698,11 +708,13 @@ TEST(a_fault_under_cupti)
         fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
         behaviour = FAULT;
         at_call = first + i;
-        stitch_report_summary s = verify(few());
-        CHECK_INT(s.failed_stage, STITCH_STAGE_TIME);
+        stitch_report_summary s = verify(profiled());
+        CHECK_INT(s.failed_stage, STITCH_STAGE_PROFILE);
         CHECK_INT(s.status, STITCH_E_FAULT);
+        CHECK_INT(s.correct, 1);
+        CHECK_INT(s.timed, 1);
         CHECK_NEAR(s.busy_us, 0, 0);
-        CHECK_STR(busy_note, "the stage had failed before");
+        CHECK_STR(busy_note, "stage profile did not come to it");
         CHECK_INT(recorded, i + 1);
         cupti_is_off();
         ctx = shared;

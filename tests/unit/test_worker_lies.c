@@ -133,6 +133,8 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     stitch_error *why = NULL;
     uint64_t hashes[2];
     CUdeviceptr into[2] = {0};
+    const stitch__collect_options collect = {.parts = STITCH__PARTS};
+    stitch__facts *facts = NULL;
     stitch__device *dev;
     outcome o = {0};
     double us;
@@ -161,6 +163,8 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
         stitch_error_free(why);
         why = NULL;
     }
+    STEP("profile", c.ops->profile(c.self, &scope, &run, &collect, &facts, &o.code, &why, &err))
+    stitch__facts_free(facts);
     STEP("inspect", c.ops->inspect(c.self, &scope, &o.code, &why, &err))
     STEP("fetch", c.ops->fetch(c.self, &scope, 0, into, &err))
     snprintf(o.message, sizeof(o.message), "%s", stitch_error_message(o.code ? why : err));
@@ -230,6 +234,7 @@ static const struct {
     {"RUN", "run", "running the program", true},
     {"TIMED_RUN", "timed", "timing the program", true},
     {"BUSY", "busy", "recording the program", true},
+    {"PROFILE", "profile", "profiling the program", true},
     {"INSPECT", "inspect", "looking around", true},
     {"FETCH", "fetch", "copying outputs", false},
 };
@@ -321,6 +326,8 @@ TEST(numbers_that_cannot_be)
     expect("BUSY:late-together", "busy", 0, STITCH_E_FAULT, "more time than has passed");
     expect("BUSY:nan", "busy", 0, STITCH_E_FAULT, "malformed");
     expect("BUSY:negative", "busy", 0, STITCH_E_FAULT, "malformed");
+    expect("PROFILE:facts", "profile", 0, STITCH_E_FAULT, "more time than has passed");
+    expect("PROFILE:no-facts", "profile", 0, STITCH_E_FAULT, "broke the protocol while profiling");
     expect("PREPARE:nan", "prepare", 0, STITCH_E_FAULT, "malformed");
     expect("HASH:blame", "hash", STITCH_E_IO, 0, "blames the program");
     expect("HASH:count", "hash", STITCH_E_IO, 0, "3 hashes for 2 tensors");

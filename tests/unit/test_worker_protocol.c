@@ -111,6 +111,8 @@ static stitch__request sample(int op)
     q.set = 1;
     q.run = (stitch__run){1, 0x7f, 3, 1, 12345};
     q.runs = STITCH__BUSY_MAX_RUNS;
+    q.parts = STITCH__PARTS;
+    q.metrics = STITCH__METRIC_FULL;
     q.text = "why?";
     return q;
 }
@@ -135,6 +137,12 @@ TEST(requests_arrive_as_sent)
             CHECK_INT(got.run.set, 1);
             CHECK_INT(got.run.flush_bytes, 12345);
             CHECK_INT(got.runs, STITCH__BUSY_MAX_RUNS);
+        }
+        if (op == STITCH__OP_WORKER_PROFILE) {
+            CHECK_INT(got.run.flush_bytes, 12345);
+            CHECK_INT(got.parts, STITCH__PARTS);
+            CHECK_INT(got.metrics, STITCH__METRIC_FULL);
+            CHECK_STR(got.text, "why?");
         }
         if (op == STITCH__OP_WORKER_FILL_INPUTS) {
             CHECK(got.seed == q.seed && got.has_variant && got.scale == 64);
@@ -171,6 +179,8 @@ TEST(requests_out_of_range)
         refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_RUN, .run = runs[i]});
         refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_BUSY, .run = runs[i], .runs = 1});
     }
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_PROFILE, .run = STITCH__RUN_INIT, .parts = 8});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_PROFILE, .run = STITCH__RUN_INIT, .metrics = 2});
     static const int32_t counts[] = {0, -1, STITCH__BUSY_MAX_RUNS + 1, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < STITCH__COUNT(counts); i++)
         refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_BUSY, .run = STITCH__RUN_INIT, .runs = counts[i]});
@@ -219,6 +229,7 @@ TEST(replies_arrive_as_sent)
             CHECK(stitch__reply_hash(&got, b.data, 3) == 0);
             break;
         case STITCH__OP_WORKER_TIMED_RUN: CHECK(got.us == 12.25); break;
+        case STITCH__OP_WORKER_PROFILE:
         case STITCH__OP_WORKER_PROBE: CHECK_STR(got.text, "because"); break;
         case STITCH__OP_WORKER_BUSY: CHECK(got.measured && got.us == 12.25 && !*got.text); break;
         default: break;

@@ -169,6 +169,13 @@ class stitch_verify_simulate(enum.IntEnum):
     NEVER = 1
 
 
+class stitch_verify_profile(enum.IntEnum):
+    AUTO = 0
+    FULL = 1
+    TIMELINE = 2
+    NEVER = 3
+
+
 class stitch_role(enum.IntEnum):
     PLANNER = 0
     CODER = 1
@@ -458,6 +465,10 @@ class stitch_verify_options(Structure):
         ("timeout_ms", c_int64),
         ("where", c_int32),
         ("simulate", c_int32),
+        ("profile", c_int32),
+        ("reserved", c_int32),
+        ("metrics", POINTER(c_char_p)),
+        ("metric_count", c_size_t),
     ]
 
 
@@ -599,6 +610,52 @@ class stitch_device_info(Structure):
         ("shared_bytes_per_block", c_uint64),
         ("shared_bytes_per_block_optin", c_uint64),
         ("shared_bytes_per_multiprocessor", c_uint64),
+    ]
+
+
+stitch_region_fn = CFUNCTYPE(c_int, c_void_p)
+
+
+class stitch_profile_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("profile", c_int32),
+        ("reserved", c_int32),
+        ("metrics", POINTER(c_char_p)),
+        ("metric_count", c_size_t),
+        ("images", POINTER(c_void_p)),
+        ("sources", POINTER(c_char_p)),
+        ("image_count", c_size_t),
+        ("cancel", c_void_p),
+        ("timeout_ms", c_int64),
+    ]
+
+
+class stitch_profile_verdict(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("bound", c_char_p),
+        ("because", c_char_p),
+        ("time_us", c_double),
+        ("limit_us", c_double),
+        ("reached", c_double),
+        ("name", c_char_p),
+    ]
+
+
+class stitch_profile_advice(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("rule", c_char_p),
+        ("kernel", c_char_p),
+        ("problem", c_char_p),
+        ("evidence", c_char_p),
+        ("action", c_char_p),
+        ("file", c_char_p),
+        ("line", c_uint32),
+        ("step", c_int32),
+        ("gain_us", c_double),
+        ("gain_share", c_double),
     ]
 
 
@@ -757,6 +814,9 @@ STRUCTS: Dict[str, Any] = {
     "stitch_plan_options": stitch_plan_options,
     "stitch_code_options": stitch_code_options,
     "stitch_device_info": stitch_device_info,
+    "stitch_profile_options": stitch_profile_options,
+    "stitch_profile_verdict": stitch_profile_verdict,
+    "stitch_profile_advice": stitch_profile_advice,
     "stitch_trace_options": stitch_trace_options,
     "stitch_trace_record": stitch_trace_record,
     "stitch_trace_summary": stitch_trace_summary,
@@ -779,6 +839,7 @@ INITIALISERS: Dict[str, str] = {
     "stitch_executor_options": "stitch_executor_options_init",
     "stitch_http_options": "stitch_http_options_init",
     "stitch_plan_options": "stitch_plan_options_init",
+    "stitch_profile_options": "stitch_profile_options_init",
     "stitch_program_limits": "stitch_program_limits_init",
     "stitch_request": "stitch_request_init",
     "stitch_trace_options": "stitch_trace_options_init",
@@ -893,6 +954,16 @@ def functions() -> Dict[str, Tuple[Any, Tuple[Any, ...]]]:
         "stitch_plan_strategy": (c_char_p, (c_void_p,)),
         "stitch_plan_subtask": (c_int, (c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_char_p), POINTER(c_char_p), POINTER(c_char_p))),
         "stitch_plan_subtask_count": (c_size_t, (c_void_p,)),
+        "stitch_profile_advice_count": (c_size_t, (c_void_p,)),
+        "stitch_profile_advice_get": (c_int, (c_void_p, c_size_t, POINTER(stitch_profile_advice))),
+        "stitch_profile_free": (None, (c_void_p,)),
+        "stitch_profile_json": (c_char_p, (c_void_p,)),
+        "stitch_profile_kernel_count": (c_size_t, (c_void_p,)),
+        "stitch_profile_options_init": (c_int, (POINTER(stitch_profile_options), c_size_t)),
+        "stitch_profile_region": (c_int, (c_void_p, stitch_region_fn, c_void_p, POINTER(stitch_profile_options), POINTER(c_void_p), POINTER(c_void_p))),
+        "stitch_profile_task": (c_int, (c_void_p, c_void_p, POINTER(stitch_profile_options), POINTER(c_void_p), POINTER(c_void_p))),
+        "stitch_profile_text": (c_int, (c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p))),
+        "stitch_profile_verdict_get": (c_int, (c_void_p, c_size_t, POINTER(stitch_profile_verdict))),
         "stitch_program_compile": (c_int, (c_void_p, POINTER(stitch_compile_options), POINTER(c_void_p), POINTER(c_void_p))),
         "stitch_program_free": (None, (c_void_p,)),
         "stitch_program_hash": (c_char_p, (c_void_p,)),
@@ -922,6 +993,7 @@ def functions() -> Dict[str, Tuple[Any, Tuple[Any, ...]]]:
         "stitch_report_free": (None, (c_void_p,)),
         "stitch_report_json": (c_char_p, (c_void_p,)),
         "stitch_report_new_format_failure": (c_int, (c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p))),
+        "stitch_report_profile": (c_void_p, (c_void_p,)),
         "stitch_report_stage": (c_int, (c_void_p, c_int, POINTER(c_int), POINTER(c_double), POINTER(c_char_p))),
         "stitch_report_summary_get": (c_int, (c_void_p, POINTER(stitch_report_summary))),
         "stitch_report_text": (c_char_p, (c_void_p,)),
