@@ -135,6 +135,12 @@ stitch__kernel_fact *stitch__facts_add_kernel(stitch__facts *f);
 /* A cleaned copy in the arena, cut at STITCH__FACTS_TEXT; "" for NULL and where there is no memory. */
 const char *stitch__facts_text(stitch__facts *f, const char *text);
 
+/* sum / count to the nearest integer, a half up. count: not 0. */
+static inline uint64_t stitch__facts_mean(uint64_t sum, uint64_t count)
+{
+    return sum / count + (sum % count >= count - count / 2);
+}
+
 /* facts_json.c */
 enum { STITCH__FACTS_JSON = 16 << 20 }; /* bytes that are read at the most */
 
@@ -153,6 +159,8 @@ int stitch__facts_read(const stitch_context *ctx, const char *json, size_t len, 
 struct stitch_program;
 struct stitch__timeline;
 struct stitch__analysis;
+struct stitch__sim_reports;
+struct stitch_image;
 
 /* facts_program.c: steps and library_steps, of a program that was validated (with an executor: executor->program).
  * Steps are numbered like those of stitch__expected_of(); past STITCH__FACTS_STEPS they are left out. Needs no device;
@@ -165,5 +173,12 @@ int stitch__facts_steps(stitch__facts *f, const struct stitch_program *program, 
  * the device's records are not as many for every run, times between records are not known. Adds to what is there. */
 int stitch__facts_timeline(stitch__facts *f, const struct stitch__timeline *t, const struct stitch__analysis *a,
                            uint64_t runs, stitch_error **err);
+
+/* facts_sim.c: kernels of the simulator's reports (sim/sim_ext.h; those since reports were taken last), most work
+ * first, with what was counted where STITCH__SIM_COUNT was set. `image`: names for people and sizes; NULL: symbols,
+ * demangled. `source`: of "program.cu", for the text of lines; NULL: none. What is inlined from a header counts on the
+ * program's line. A kernel has a step where one step alone launches its name. */
+int stitch__facts_sim(stitch__facts *f, const struct stitch__sim_reports *r, const struct stitch_image *image,
+                      const char *source, uint64_t runs, stitch_error **err);
 
 #endif

@@ -12,11 +12,6 @@ static double us(int64_t ns)
     return (double)ns / 1e3;
 }
 
-static uint64_t each(uint64_t count, uint64_t runs)
-{
-    return count / runs + (count % runs >= runs - runs / 2); /* nearest; a half is up */
-}
-
 /* ---- where a run begins ---- */
 
 /* The device's records in the order of their start. `length` of them are one run; 0: that cannot be told. */
@@ -143,7 +138,7 @@ static int add_row(stitch__facts *f, const stitch__timeline *t, const row *r, in
     k->symbol = stitch__facts_text(f, t->names[e->name].symbol);
     k->step = r->first->step;
     k->library = of_library(f, k->step);
-    k->launches = each(r->count, runs);
+    k->launches = stitch__facts_mean(r->count, runs);
     k->launches += !k->launches; /* it was launched */
     k->time_us = r->timed ? us(r->total) / (double)r->timed : 0;
     k->share = all > 0 ? (double)r->total / (double)all : 0;
@@ -246,9 +241,9 @@ static void add_copies(stitch__facts *f, const stitch__analysis *a, uint64_t run
     f->host_copy_us = time / (double)runs;
     if (f->host_copy_us > f->copy_us) /* both directions at once: this is a sum, that a union */
         f->host_copy_us = f->copy_us;
-    f->copy_bytes = each(a->summary.copy_bytes, runs);
-    f->host_copy_bytes = each(bytes, runs);
-    f->pageable_copies = each(pageable, runs);
+    f->copy_bytes = stitch__facts_mean(a->summary.copy_bytes, runs);
+    f->host_copy_bytes = stitch__facts_mean(bytes, runs);
+    f->pageable_copies = stitch__facts_mean(pageable, runs);
 }
 
 int stitch__facts_timeline(stitch__facts *f, const stitch__timeline *t, const stitch__analysis *a, uint64_t runs,
@@ -274,9 +269,9 @@ int stitch__facts_timeline(stitch__facts *f, const stitch__timeline *t, const st
     if (!f->multiprocessors && t->sm.count > 0)
         f->multiprocessors = (uint32_t)t->sm.count;
     f->busy_us = s->busy_us / (double)runs;
-    f->launches = each(s->kernels, runs);
-    f->copies = each(s->copies, runs);
-    f->fills = each(s->fills, runs);
+    f->launches = stitch__facts_mean(s->kernels, runs);
+    f->copies = stitch__facts_mean(s->copies, runs);
+    f->fills = stitch__facts_mean(s->fills, runs);
     f->graph = o.count && s->graph_nodes == o.count && (!calls || s->graph_launches == runs);
     add_copies(f, a, runs);
     if (!o.count)
