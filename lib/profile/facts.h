@@ -58,7 +58,7 @@ typedef struct stitch__kernel_fact {
     const char *name;   /* for people: "layernorm<256>" */
     const char *symbol; /* in the machine code */
     int32_t step;       /* index into steps; -1: not known */
-    bool library;       /* of cuBLASLt or another library: its author is not the reader */
+    bool library;       /* of a library, of the driver: its author is not the reader */
     uint64_t launches;  /* in one run */
     double time_us;     /* of one launch, mean, undisturbed (timeline); 0: not known */
     double share;       /* of the sum of all kernels' times in a run, 0 to 1 */

@@ -251,6 +251,7 @@ static int name_kernel(filler *x, stitch__kernel_fact *k, const char *symbol)
         if (stitch__demangle(&x->names, symbol, &d) != STITCH_OK)
             return STITCH_E_NOMEM;
         k->name = d.name ? stitch__facts_text(x->f, d.name) : k->symbol;
+        k->library = x->image != NULL;
     }
     k->step = step_of(x->f, k->name);
     return STITCH_OK;

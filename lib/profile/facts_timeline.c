@@ -121,10 +121,10 @@ static size_t make_rows(const launch *launches, size_t count, row *rows)
     return n;
 }
 
+/* A kernel in a step that is none: a library launched it, or the driver, which copies and fills with some. */
 static bool of_library(const stitch__facts *f, int32_t step)
 {
-    const char *kind = step >= 0 ? f->steps[step].kind : "";
-    return strcmp(kind, "gemm") == 0 || strcmp(kind, "op") == 0;
+    return step >= 0 && strcmp(f->steps[step].kind, "kernel") != 0;
 }
 
 static int add_row(stitch__facts *f, const stitch__timeline *t, const row *r, int64_t all, uint64_t runs)

@@ -36,6 +36,27 @@
     "    for (int i = 0; i < threadIdx.x % 4; i++)\n"                                                                  \
     "        h = __hadd(h, __hmul(h, h));\n"                                                                           \
     "    atomicAdd(&y[threadIdx.x / 2], __half2float(h));\n"                                                           \
+    "}\n"                                                                                                              \
+    "#include <mma.h>\n"                                                                                               \
+    "__global__ void product(float *y)\n"                                                                              \
+    "{\n"                                                                                                              \
+    "    using namespace nvcuda::wmma;\n"                                                                              \
+    "    fragment<matrix_a, 16, 16, 16, __half, row_major> a;\n"                                                       \
+    "    fragment<matrix_b, 16, 16, 16, __half, col_major> b;\n"                                                       \
+    "    fragment<accumulator, 16, 16, 16, float> c;\n"                                                                \
+    "    fill_fragment(a, __float2half(1.f));\n"                                                                       \
+    "    fill_fragment(b, __float2half(2.f));\n"                                                                       \
+    "    fill_fragment(c, 0.f);\n"                                                                                     \
+    "    mma_sync(c, a, b, c);\n"                                                                                      \
+    "    mma_sync(c, a, b, c);\n"                                                                                      \
+    "    store_matrix_sync(y, c, 64, mem_row_major);\n"                                                                \
+    "}\n"                                                                                                              \
+    "__global__ void spilled(const float *x, float *y)\n"                                                              \
+    "{\n"                                                                                                              \
+    "    float a[64];\n"                                                                                               \
+    "    for (int i = 0; i < 64; i++)\n"                                                                               \
+    "        a[i] = x[i];\n"                                                                                           \
+    "    y[threadIdx.x] = a[(int)x[threadIdx.x] & 63];\n"                                                              \
     "}\n"
 
 #define KERNEL(name, args)                                                                                             \
@@ -286,6 +307,26 @@ TEST(headers_divergence_and_atomics)
     finish();
 }
 
+TEST(products_and_local_memory)
+{
+    load(PLAN("{\"kernel\": \"product\", \"grid\": [2], \"block\": [32], \"args\": [\"y\"]}, {\"kernel\": \"spilled\", "
+              "\"grid\": [1], \"block\": [32], \"args\": [\"x\", \"y\"]}"));
+    run(STITCH__SIM_COUNT, 0, 1);
+    CHECK_OK(stitch__facts_steps(f, program, &err));
+    CHECK_OK(stitch__facts_sim(f, reports, x->image, SOURCE, 1, &err));
+    const stitch__kernel_fact *k = kernel("product");
+    show(k);
+    CHECK(metric(k, "mma_inst") >= 4);
+    CHECK_NEAR(metric(k, "flops"), 2.0 * 2 * 2 * 16 * 16 * 16, 0);
+    CHECK_NEAR(metric(k, "local_requests"), 0, 0);
+    k = kernel("spilled");
+    show(k);
+    printf("# spilled: %g local requests\n", metric(k, "local_requests"));
+    CHECK(metric(k, "local_requests") >= 17); /* 64 values, four a store, and one load */
+    CHECK_NEAR(metric(k, "mma_inst"), 0, 0);
+    finish();
+}
+
 TEST(a_sample_of_the_blocks)
 {
     load(PLAN(KERNEL("naive", "\"x\", \"y\"")));
@@ -347,4 +388,5 @@ TEST(lines_that_are_kept)
 }
 
 TEST_MAIN(RUN(sectors_and_wavefronts), RUN(means_of_launches), RUN(headers_divergence_and_atomics),
-          RUN(a_sample_of_the_blocks), RUN(nothing_was_counted), RUN(lines_that_are_kept))
+          RUN(products_and_local_memory), RUN(a_sample_of_the_blocks), RUN(nothing_was_counted),
+          RUN(lines_that_are_kept))

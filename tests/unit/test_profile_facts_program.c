@@ -273,5 +273,56 @@ TEST(compiled)
     finish();
 }
 
+/* ---- memory ---- */
+
+typedef struct meter {
+    int64_t calls, refuse_at;
+} meter;
+
+static void *meter_alloc(size_t size, void *userdata)
+{
+    meter *m = userdata;
+    return m->calls++ == m->refuse_at ? NULL : malloc(size);
+}
+
+static void *meter_realloc(void *ptr, size_t size, void *userdata)
+{
+    meter *m = userdata;
+    return m->calls++ == m->refuse_at ? NULL : realloc(ptr, size);
+}
+
+static void meter_free(void *ptr, void *userdata)
+{
+    (void)userdata;
+    free(ptr);
+}
+
+TEST(every_allocation_fails)
+{
+    meter m = {0, -1};
+    stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, &m};
+    stitch_context *own = new_context(&allocator);
+    bool done = false;
+    parse("", PLAN(KID("\"x\", \"h\"", "\"id\": \"a\", \"after\": []") ", " KID("\"h\", \"y\"", "\"after\": [\"a\"]")));
+    for (int64_t n = 0; !done; n++) {
+        stitch__facts *g = NULL;
+        m.calls = 0;
+        m.refuse_at = n;
+        int rc = stitch__facts_new(own, &g, &err);
+        if (rc == STITCH_OK)
+            rc = stitch__facts_steps(g, program, &err);
+        m.refuse_at = -1;
+        CHECK(rc == STITCH_OK || rc == STITCH_E_NOMEM);
+        CHECK(rc == STITCH_OK ? g->step_count == 2 && g->steps[0].next == 1 : m.calls > n);
+        done = m.calls <= n;
+        stitch_error_free(err);
+        err = NULL;
+        stitch__facts_free(g);
+        CHECK(n < 1000);
+    }
+    stitch_context_free(own);
+    finish();
+}
+
 TEST_MAIN(RUN(kinds_names_and_places), RUN(not_validated), RUN(a_buffer_between_two_steps), RUN(parts_of_one_buffer),
-          RUN(loops), RUN(dependencies), RUN(many_steps), RUN(compiled))
+          RUN(loops), RUN(dependencies), RUN(many_steps), RUN(compiled), RUN(every_allocation_fails))

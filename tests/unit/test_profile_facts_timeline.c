@@ -212,6 +212,14 @@ TEST(without_steps)
     CHECK_INT(f->kernel_count, 2);
     CHECK_INT(f->kernels[0].step + f->kernels[1].step, -1);
     CHECK(f->kernels[0].library != f->kernels[1].library);
+    static const char *const kinds[] = {"gemm", "op", "copy", "fill", "kernel"};
+    start();
+    make_steps(kinds, 5);
+    for (int i = 0; i < 5; i++)
+        kernel("k", i, i * 1000, i * 1000 + 900 - i);
+    fill(1);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(f->kernels[i].library, i < 4);
 }
 
 TEST(copies_and_graphs)
@@ -312,5 +320,73 @@ TEST(random_runs_match_a_sum)
     start();
 }
 
+/* ---- memory ---- */
+
+typedef struct meter {
+    int64_t calls, refuse_at, live;
+} meter;
+
+static void *meter_alloc(size_t size, void *userdata)
+{
+    meter *m = userdata;
+    void *ptr = m->calls++ == m->refuse_at ? NULL : malloc(size);
+    m->live += ptr != NULL;
+    return ptr;
+}
+
+static void *meter_realloc(void *ptr, size_t size, void *userdata)
+{
+    meter *m = userdata;
+    return m->calls++ == m->refuse_at ? NULL : realloc(ptr, size);
+}
+
+static void meter_free(void *ptr, void *userdata)
+{
+    meter *m = userdata;
+    m->live--;
+    free(ptr);
+}
+
+TEST(every_allocation_fails)
+{
+    meter m = {0, -1, 0};
+    stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, &m};
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_context *ctx;
+    bool done = false;
+    o.cache_dir = "";
+    o.device = "none";
+    o.allocator = &allocator;
+    CHECK_OK(stitch_context_new(&ctx, &o, &err));
+    int64_t before = m.live;
+    three_runs();
+    add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 100000, 250000);
+    CHECK_INT(stitch__timeline_finish(&t), STITCH_OK);
+    CHECK_INT(stitch__analyse(&t, &a), STITCH_OK);
+    t.arena.ctx = ctx; /* of what is allocated from here on */
+    for (int64_t n = 0; !done; n++) {
+        stitch__facts *g = NULL;
+        m.calls = 0;
+        m.refuse_at = n;
+        int rc = stitch__facts_new(ctx, &g, &err);
+        if (rc == STITCH_OK)
+            rc = stitch__facts_timeline(g, &t, &a, 3, &err);
+        m.refuse_at = -1;
+        CHECK(rc == STITCH_OK || rc == STITCH_E_NOMEM);
+        CHECK(rc == STITCH_OK || m.calls > n);
+        done = m.calls <= n;
+        CHECK(!done || g->kernel_count == 3);
+        stitch_error_free(err);
+        err = NULL;
+        stitch__facts_free(g);
+        CHECK_INT(m.live, before);
+        CHECK(n < 1000);
+    }
+    t.arena.ctx = NULL;
+    stitch_context_free(ctx);
+    start();
+}
+
 TEST_MAIN(RUN(nothing), RUN(rows_by_step), RUN(idle_time_within_runs), RUN(runs_that_cannot_be_told_apart),
-          RUN(without_steps), RUN(copies_and_graphs), RUN(more_kernels_than_are_kept), RUN(random_runs_match_a_sum))
+          RUN(without_steps), RUN(copies_and_graphs), RUN(more_kernels_than_are_kept), RUN(random_runs_match_a_sum),
+          RUN(every_allocation_fails))
