@@ -11,14 +11,17 @@
 #include <cuda.h>
 
 #include "base/base.h"
+#include "cuda/cupti_profiler.h"
 
 /* ---- results: the ones that have an advice of their own ---- */
 
 enum {
     STITCH__CUPTI_OK = 0,
+    STITCH__CUPTI_INVALID_PARAMETER = 1,
     STITCH__CUPTI_OUT_OF_MEMORY = 8,
     STITCH__CUPTI_NOT_COMPATIBLE = 14,
     STITCH__CUPTI_NOT_INITIALIZED = 15,
+    STITCH__CUPTI_INVALID_METRIC = 17,
     STITCH__CUPTI_INVALID_KIND = 21,
     STITCH__CUPTI_HARDWARE_BUSY = 26,
     STITCH__CUPTI_NOT_SUPPORTED = 27,
@@ -30,6 +33,7 @@ enum {
     STITCH__CUPTI_VIRTUALIZED_PRIVILEGES = 40,
     STITCH__CUPTI_CONFIDENTIAL_COMPUTING = 41,
     STITCH__CUPTI_WSL = 45,
+    STITCH__CUPTI_INVALID_CHIP = 46,
 };
 
 /* ---- activity records ---- */
@@ -140,6 +144,7 @@ typedef void (*stitch__cupti_complete_fn)(CUcontext context, uint32_t stream, ui
 typedef struct stitch__cupti {
 #define X(need, member, symbol, params) int(*member) params;
 #include "cuda/cupti_functions.def"
+#include "cuda/cupti_profiler_functions.def"
 #undef X
     uint32_t version; /* CUPTI_API_VERSION: 22 is 12.4, 130001 is 13.0 Update 1 */
     const char *path;
@@ -153,5 +158,9 @@ int stitch__cupti_bind(const stitch_context *ctx, stitch_get_proc_fn get_proc, v
 /* Turns a CUptiResult into a status with an advice. `holder`: who holds CUPTI, "" or NULL where that is not known. */
 int stitch__cupti_check(const stitch_context *ctx, const stitch__cupti *cupti, int result, const char *what,
                         const char *holder, stitch_error **err);
+
+/* Opens what CUPTI's profiling needs and would not find by itself (cupti_profiler.c), and says whether this CUPTI has
+ * the range profiler. STITCH_E_NO_LIBRARY, or STITCH_E_UNSUPPORTED under AddressSanitizer. */
+int stitch__cupti_open_profiler(const stitch_context *ctx, const stitch__cupti *cupti, stitch_error **err);
 
 #endif

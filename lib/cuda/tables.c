@@ -48,6 +48,7 @@ static const entry cublaslt_entries[] = {
 #define TABLE stitch__cupti
 static const entry cupti_entries[] = {
 #include "cuda/cupti_functions.def"
+#include "cuda/cupti_profiler_functions.def"
 };
 #undef TABLE
 #undef X

@@ -21,7 +21,7 @@ typedef enum stitch__metric {
 typedef struct stitch__metric_info {
     const char *key, *unit;
     int set;           /* STITCH__METRIC_CHEAP, ... */
-    const char *cupti; /* NULL: CUPTI does not count it */
+    const char *cupti; /* as in metrics.def; NULL: CUPTI does not count it */
 } stitch__metric_info;
 
 const stitch__metric_info *stitch__metric_info_of(int metric); /* NULL out of range */

@@ -10,6 +10,7 @@
  */
 #include <pthread.h>
 
+#include "profile/exclusive.h"
 #include "profile/profile.h"
 
 enum {
@@ -109,11 +110,6 @@ static void on_complete(CUcontext context, uint32_t stream, uint8_t *data, size_
     stitch_free(b);
 }
 
-/* A subscriber must have one; no callback is enabled. */
-static void on_callback(void *userdata, int domain, uint32_t id, const void *data)
-{
-}
-
 size_t stitch__trace_buffers(void)
 {
     size_t n = 0;
@@ -129,21 +125,18 @@ static int claim(stitch_trace *trace, stitch_error **err)
     buffer *spare = buffer_new();
     if (!spare)
         return stitch__err_nomem(trace->ctx, err);
-    pthread_mutex_lock(&hub.lock);
-    bool taken = hub.owner != NULL;
-    if (!taken) {
+    int rc = stitch__exclusive_claim(trace->ctx, "a trace", err);
+    if (rc == STITCH_OK) {
+        pthread_mutex_lock(&hub.lock);
         hub.owner = trace;
         if (!hub.spare) {
             hub.spare = spare;
             spare = NULL;
         }
+        pthread_mutex_unlock(&hub.lock);
     }
-    pthread_mutex_unlock(&hub.lock);
     stitch_free(spare);
-    if (taken)
-        return stitch__err(trace->ctx, err, STITCH_E_BUSY,
-                           "a trace runs in this process already; only one can: end it first (stitch_trace_end())");
-    return STITCH_OK;
+    return rc;
 }
 
 static void listen(bool on)
@@ -164,28 +157,10 @@ static void release(void)
     hub.owner = NULL;
     pthread_mutex_unlock(&hub.lock);
     stitch_free(spare);
+    stitch__exclusive_release();
 }
 
 /* ---- beginning ---- */
-
-static int subscribe(stitch_trace *trace, stitch_error **err)
-{
-    const stitch__cupti *cupti = trace->cupti;
-    char holder[STITCH__CUPTI_HOLDER_SIZE + 1] = "";
-    const char *call = "cuptiSubscribe_v2";
-    int result;
-    if (cupti->SubscribeNamed) {
-        stitch__cupti_subscriber_params params = {sizeof(params), "libstitch", holder, STITCH__CUPTI_HOLDER_SIZE};
-        result = cupti->SubscribeNamed(&trace->subscriber, on_callback, NULL, &params);
-    } else {
-        call = "cuptiSubscribe";
-        result = cupti->Subscribe(&trace->subscriber, on_callback, NULL);
-    }
-    holder[STITCH__CUPTI_HOLDER_SIZE] = '\0';
-    if (result != STITCH__CUPTI_OK)
-        trace->subscriber = NULL;
-    return stitch__cupti_check(trace->ctx, cupti, result, call, holder, err);
-}
 
 static int enable(stitch_trace *trace, int kind, bool needed, stitch_error **err)
 {
@@ -276,7 +251,7 @@ static int attach(stitch_trace *trace, stitch_error **err)
 {
     const stitch__cupti *cupti = trace->cupti;
     size_t earlier = 0;
-    int rc = subscribe(trace, err);
+    int rc = stitch__exclusive_subscribe(trace->ctx, cupti, &trace->subscriber, err);
     if (rc)
         return rc;
     note(trace, &rc, cupti->GetTimestamp(&trace->reader.began), "cuptiGetTimestamp", err);

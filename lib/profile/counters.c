@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hardware counters of kernels: CUPTI's range profiler with automatic ranges and kernel replay, the one way in which
+ * CUPTI itself puts memory back between passes. metric_plan.c has the half that needs no GPU.
+ *
+ * - Nothing of the profiler is on but between start() and stop(): it serialises launches and is in a trace's way.
+ * - A subscription goes with it, though no callback is needed: without one, counters would replay kernels in the middle
+ *   of another tool's trace, and nothing would say so.
+ * - The context's launches alone are measured; counters of L2 and DRAM see other contexts' traffic too.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "profile/counters.h"
+#include "profile/exclusive.h"
+#include "profile/metric_plan.h"
+
+enum { DEFAULT_KERNELS = 256, MOST_KERNELS = 1 << 16, NESTING = 1 };
+
+struct stitch__counters {
+    stitch_context *ctx;
+    stitch__device *dev;
+    const stitch__cupti *cupti;
+    stitch__metric_plan plan;
+    uint8_t *availability;
+    size_t max_kernels;
+    /* While they run. */
+    bool running, claimed, started;
+    void *subscriber, *profiler;
+    size_t data_size;
+    uint8_t *data;
+    /* Afterwards. */
+    size_t count, dropped;
+    double *values; /* count times STITCH__METRICS and plan.extra_count */
+};
+
+static int check(const stitch__counters *c, int result, const char *call, stitch_error **err)
+{
+    return stitch__cupti_check(c->ctx, c->cupti, result, call, NULL, err);
+}
+
+/* Calls that take one struct: CALL(c, RangeProfilerStart, &params, err). */
+#define CALL(c, function, params, err) check(c, (c)->cupti->function(params), "cupti" #function, err)
+
+/* ---- opening ---- */
+
+static int check_support(const stitch__counters *c, stitch_error **err)
+{
+    stitch__cupti_device_supported s = {STITCH__CUPTI_DEVICE_SUPPORTED_SIZE, NULL, c->dev->ordinal};
+    s.api = STITCH__CUPTI_API_RANGE_PROFILING;
+    int rc = CALL(c, ProfilerDeviceSupported, &s, err);
+    const struct {
+        int level;
+        const char *text;
+    } reasons[] = {
+        {s.architecture, "its architecture is too old for them"},
+        {s.vgpu, "profiling is not enabled for this virtual GPU; have it enabled in the hypervisor"},
+        {s.confidential, "it is in confidential computing mode"},
+        {s.mining, "it is a mining processor"},
+        {s.wsl, "this driver cannot profile under WSL; use a newer one"},
+        {s.sli, "SLI is enabled"},
+    };
+    if (rc || (s.supported != STITCH__CUPTI_LEVEL_UNSUPPORTED && s.supported != STITCH__CUPTI_LEVEL_DISABLED))
+        return rc;
+    const char *text = "CUPTI gives no reason";
+    for (size_t i = STITCH__COUNT(reasons); i-- > 0;) {
+        if (reasons[i].level == STITCH__CUPTI_LEVEL_UNSUPPORTED || reasons[i].level == STITCH__CUPTI_LEVEL_DISABLED)
+            text = reasons[i].text;
+    }
+    return stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED, "the device's hardware counters cannot be used: %s", text);
+}
+
+/* Which counters the device has for this user; nothing where CUPTI has nothing to say. */
+static int read_availability(stitch__counters *c, stitch_error **err)
+{
+    stitch__cupti_availability a = {STITCH__CUPTI_AVAILABILITY_SIZE, NULL, c->dev->context};
+    int rc = CALL(c, ProfilerGetCounterAvailability, &a, err);
+    if (rc || a.image_size == 0)
+        return rc;
+    c->availability = a.image = stitch__calloc(c->ctx, 1, a.image_size);
+    return a.image ? CALL(c, ProfilerGetCounterAvailability, &a, err) : stitch__err_nomem(c->ctx, err);
+}
+
+static int open_parts(stitch__counters *c, const stitch__counters_options *o, stitch_error **err)
+{
+    stitch__cupti_profiler_init init = {STITCH__CUPTI_PROFILER_INIT_SIZE, NULL};
+    stitch__cupti_chip_name chip = {STITCH__CUPTI_CHIP_NAME_SIZE, NULL, (size_t)c->dev->ordinal};
+    int rc = stitch__cupti_open_profiler(c->ctx, c->cupti, err);
+    if (rc == STITCH_OK)
+        rc = CALL(c, ProfilerInitialize, &init, err);
+    if (rc == STITCH_OK)
+        rc = check_support(c, err);
+    if (rc == STITCH_OK)
+        rc = CALL(c, DeviceGetChipName, &chip, err);
+    if (rc == STITCH_OK && !chip.name)
+        rc = stitch__err(c->ctx, err, STITCH_E_LIBRARY, "cuptiDeviceGetChipName gives no name");
+    if (rc == STITCH_OK)
+        rc = read_availability(c, err);
+    if (rc == STITCH_OK)
+        rc = stitch__metric_plan_make(c->ctx, c->cupti, chip.name, c->availability, o->set, o->extra, o->extra_count,
+                                      &c->plan, err);
+    return rc;
+}
+
+int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,
+                          const stitch__counters_options *options, stitch__counters **out, stitch_error **err)
+{
+    *out = NULL;
+    if (dev->info.simulated)
+        return stitch__err(ctx, err, STITCH_E_UNSUPPORTED,
+                           "the device is simulated and has no hardware counters; use a machine with a GPU and the device "
+                           "\"auto\" or \"cuda:0\"");
+    if (options->max_kernels > MOST_KERNELS)
+        return stitch__err(ctx, err, STITCH_E_INVALID, "counters: at most %d kernels can be measured at a time, not %zu",
+                           MOST_KERNELS, options->max_kernels);
+    stitch__counters *c = stitch__calloc(ctx, 1, sizeof(*c));
+    if (!c)
+        return stitch__err_nomem(ctx, err);
+    c->ctx = ctx;
+    c->dev = dev;
+    c->cupti = cupti;
+    c->max_kernels = options->max_kernels ? options->max_kernels : DEFAULT_KERNELS;
+    int rc = stitch__device_enter(dev, err);
+    if (rc == STITCH_OK) {
+        rc = open_parts(c, options, err);
+        stitch__device_leave(dev);
+    }
+    if (rc)
+        stitch__counters_close(c);
+    else
+        *out = c;
+    return rc;
+}
+
+/* ---- starting ---- */
+
+static int make_image(stitch__counters *c, stitch_error **err)
+{
+    stitch__cupti_data_size s = {STITCH__CUPTI_DATA_SIZE_SIZE, NULL, c->profiler, c->plan.names, c->plan.name_count};
+    s.max_ranges = c->max_kernels;
+    s.max_nodes = (uint32_t)c->max_kernels;
+    int rc = CALL(c, RangeProfilerGetCounterDataSize, &s, err);
+    if (rc)
+        return rc;
+    c->data_size = s.data_size;
+    c->data = stitch__calloc(c->ctx, 1, s.data_size ? s.data_size : 1);
+    if (!c->data)
+        return stitch__err_nomem(c->ctx, err);
+    stitch__cupti_data_init i = {STITCH__CUPTI_DATA_INIT_SIZE, NULL, c->profiler, c->data_size, c->data};
+    return CALL(c, RangeProfilerCounterDataImageInitialize, &i, err);
+}
+
+static int configure(stitch__counters *c, stitch_error **err)
+{
+    stitch__cupti_range_config s = {STITCH__CUPTI_RANGE_CONFIG_SIZE, NULL, c->profiler};
+    s.config = c->plan.config;
+    s.config_size = c->plan.config_size;
+    s.data = c->data;
+    s.data_size = c->data_size;
+    s.range = STITCH__CUPTI_AUTO_RANGE;
+    s.replay = STITCH__CUPTI_KERNEL_REPLAY;
+    s.max_ranges = c->max_kernels;
+    s.nesting_levels = s.min_nesting = s.target_nesting = NESTING;
+    return CALL(c, RangeProfilerSetConfig, &s, err);
+}
+
+static int attach(stitch__counters *c, stitch_error **err)
+{
+    stitch__cupti_range_enable e = {STITCH__CUPTI_RANGE_ENABLE_SIZE, NULL, c->dev->context};
+    int rc = stitch__exclusive_subscribe(c->ctx, c->cupti, &c->subscriber, err);
+    if (rc == STITCH_OK)
+        rc = CALL(c, RangeProfilerEnable, &e, err);
+    if (rc)
+        return rc;
+    c->profiler = e.profiler;
+    rc = make_image(c, err);
+    if (rc == STITCH_OK)
+        rc = configure(c, err);
+    if (rc)
+        return rc;
+    stitch__cupti_range_object o = {STITCH__CUPTI_RANGE_OBJECT_SIZE, NULL, c->profiler};
+    rc = CALL(c, RangeProfilerStart, &o, err);
+    c->started = rc == STITCH_OK;
+    return rc;
+}
+
+/* Ends whatever attach() began. The first failure goes into *err; the rest is done all the same. */
+static int detach(stitch__counters *c, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    if (c->started) {
+        stitch__cupti_range_stop s = {STITCH__CUPTI_RANGE_STOP_SIZE, NULL, c->profiler};
+        rc = CALL(c, RangeProfilerStop, &s, err);
+    }
+    if (c->profiler) {
+        stitch__cupti_range_object o = {STITCH__CUPTI_RANGE_OBJECT_SIZE, NULL, c->profiler};
+        int code = CALL(c, RangeProfilerDisable, &o, rc ? NULL : err);
+        rc = rc ? rc : code;
+    }
+    if (c->subscriber) {
+        int code = check(c, c->cupti->Unsubscribe(c->subscriber), "cuptiUnsubscribe", rc ? NULL : err);
+        rc = rc ? rc : code;
+    }
+    if (c->claimed)
+        stitch__exclusive_release();
+    c->subscriber = c->profiler = NULL;
+    c->started = c->claimed = c->running = false;
+    stitch__zero_free(c->data);
+    return rc;
+}
+
+int stitch__counters_start(stitch__counters *c, stitch_error **err)
+{
+    if (c->running)
+        return stitch__err(c->ctx, err, STITCH_E_STATE, "the counters run already");
+    stitch__zero_free(c->values);
+    c->count = c->dropped = 0;
+    int rc = stitch__exclusive_claim(c->ctx, "a collection of hardware counters", err);
+    if (rc)
+        return rc;
+    c->claimed = true;
+    rc = stitch__device_enter(c->dev, err);
+    if (rc == STITCH_OK) {
+        rc = attach(c, err);
+        c->running = rc == STITCH_OK;
+        if (rc)
+            detach(c, NULL);
+        stitch__device_leave(c->dev);
+    } else {
+        detach(c, NULL);
+    }
+    return rc;
+}
+
+/* ---- stopping ---- */
+
+typedef struct range {
+    uint64_t number;
+    size_t index;
+} range;
+
+static int by_number(const void *a, const void *b)
+{
+    const range *p = a, *q = b;
+    if (p->number != q->number)
+        return p->number < q->number ? -1 : 1;
+    return (p->index > q->index) - (p->index < q->index);
+}
+
+/* Ranges are named by the numbers of their launches; where one is not, CUPTI's order stands. */
+static int number_of(const stitch__counters *c, size_t index, uint64_t *number, stitch_error **err)
+{
+    stitch__cupti_range_info i = {STITCH__CUPTI_RANGE_INFO_SIZE, NULL, c->data, c->data_size, index, "/"};
+    int rc = CALL(c, RangeProfilerCounterDataGetRangeInfo, &i, err);
+    const char *name = rc || !i.name ? "" : i.name, *slash = strrchr(name, '/');
+    char *end = NULL;
+    name = slash ? slash + 1 : name;
+    *number = strtoull(name, &end, 10);
+    if (end == name || *end)
+        *number = index;
+    return rc;
+}
+
+static int order_ranges(const stitch__counters *c, range *ranges, size_t count, stitch_error **err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int rc = number_of(c, i, &ranges[i].number, err);
+        if (rc)
+            return rc;
+        ranges[i].index = i;
+    }
+    qsort(ranges, count, sizeof(*ranges), by_number);
+    return STITCH_OK;
+}
+
+static int read_ranges(stitch__counters *c, stitch_error **err)
+{
+    const size_t row = STITCH__METRICS + c->plan.extra_count;
+    stitch__cupti_data_info info = {STITCH__CUPTI_DATA_INFO_SIZE, NULL, c->data, c->data_size};
+    int rc = CALL(c, RangeProfilerGetCounterDataInfo, &info, err);
+    if (rc || info.ranges == 0)
+        return rc;
+    size_t count = info.ranges < c->max_kernels ? info.ranges : c->max_kernels;
+    c->dropped += info.ranges - count;
+    range *ranges = stitch__calloc(c->ctx, count, sizeof(*ranges));
+    c->values = stitch__calloc(c->ctx, count * row, sizeof(*c->values));
+    rc = ranges && c->values ? order_ranges(c, ranges, count, err) : stitch__err_nomem(c->ctx, err);
+    for (size_t i = 0; i < count && rc == STITCH_OK; i++) {
+        double *at = c->values + i * row;
+        rc = stitch__metric_plan_evaluate(&c->plan, c->data, c->data_size, ranges[i].index, at, at + STITCH__METRICS,
+                                          err);
+        c->count += rc == STITCH_OK;
+    }
+    stitch_free(ranges);
+    return rc;
+}
+
+static int collect(stitch__counters *c, stitch_error **err)
+{
+    stitch__cupti_range_stop s = {STITCH__CUPTI_RANGE_STOP_SIZE, NULL, c->profiler};
+    stitch__cupti_range_decode d = {STITCH__CUPTI_RANGE_DECODE_SIZE, NULL, c->profiler, 0};
+    int rc = stitch__cu_check(c->dev, c->dev->drv->CtxSynchronize(), err, "cuCtxSynchronize after counted kernels");
+    if (rc)
+        return rc; /* detach() stops */
+    c->started = false;
+    rc = CALL(c, RangeProfilerStop, &s, err);
+    if (rc == STITCH_OK)
+        rc = CALL(c, RangeProfilerDecodeData, &d, err);
+    if (rc)
+        return rc;
+    c->dropped = d.dropped;
+    rc = read_ranges(c, err);
+    if (rc == STITCH_OK && c->count && !s.complete)
+        stitch__log(c->ctx, STITCH_LOG_WARN, "hardware counters: not every pass was made; some values are missing");
+    return rc;
+}
+
+int stitch__counters_stop(stitch__counters *c, stitch_error **err)
+{
+    if (!c->running)
+        return stitch__err(c->ctx, err, STITCH_E_STATE, "the counters do not run");
+    int rc = stitch__device_enter(c->dev, err);
+    bool entered = rc == STITCH_OK;
+    if (entered)
+        rc = collect(c, err);
+    int gone = detach(c, rc ? NULL : err);
+    if (entered)
+        stitch__device_leave(c->dev);
+    rc = rc ? rc : gone;
+    if (rc) { /* all or nothing */
+        stitch__zero_free(c->values);
+        c->count = c->dropped = 0;
+    }
+    return rc;
+}
+
+/* ---- results ---- */
+
+size_t stitch__counters_count(const stitch__counters *c)
+{
+    return c->count;
+}
+
+size_t stitch__counters_dropped(const stitch__counters *c)
+{
+    return c->dropped;
+}
+
+void stitch__counters_get(const stitch__counters *c, size_t launch, double *metrics, double *extra)
+{
+    const size_t row = STITCH__METRICS + c->plan.extra_count;
+    for (size_t i = 0; i < STITCH__METRICS; i++)
+        metrics[i] = launch < c->count ? c->values[launch * row + i] : NAN;
+    for (size_t i = 0; extra && i < c->plan.extra_count; i++)
+        extra[i] = launch < c->count ? c->values[launch * row + STITCH__METRICS + i] : NAN;
+}
+
+size_t stitch__counters_passes(const stitch__counters *c)
+{
+    return c->plan.passes;
+}
+
+const char *stitch__counters_missing(const stitch__counters *c)
+{
+    return c->plan.missing;
+}
+
+void stitch__counters_close(stitch__counters *c)
+{
+    if (!c)
+        return;
+    if (c->running) {
+        bool entered = stitch__device_enter(c->dev, NULL) == STITCH_OK;
+        detach(c, NULL);
+        if (entered)
+            stitch__device_leave(c->dev);
+    }
+    stitch__metric_plan_free(&c->plan);
+    stitch_free(c->availability);
+    stitch_free(c->values);
+    stitch_free(c);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * CUPTI serves one user a process at a time. Whoever collects something (a trace, counters, samples) claims it among the
+ * library's own users first, then subscribes, which keeps it from tools of others and them from it.
+ */
+#ifndef STITCH_LIB_PROFILE_EXCLUSIVE_H
+#define STITCH_LIB_PROFILE_EXCLUSIVE_H
+
+#include "cuda/cupti.h"
+
+/* `what` is a string constant for the message that another claim gets: "a trace". STITCH_E_BUSY. Any thread. */
+int stitch__exclusive_claim(const stitch_context *ctx, const char *what, stitch_error **err);
+/* By whoever claimed it. */
+void stitch__exclusive_release(void);
+/* STITCH_E_BUSY says who holds CUPTI where that is known. On failure *subscriber is NULL. */
+int stitch__exclusive_subscribe(const stitch_context *ctx, const stitch__cupti *cupti, void **subscriber,
+                                stitch_error **err);
+
+#endif
