@@ -58,10 +58,11 @@ int stitch__cupti_open_profiler(const stitch_context *ctx, const stitch__cupti *
 #endif
     if (!open_beside(folder, "libnvperf_host.so")) {
         const char *why = dlerror();
-        return stitch__err(ctx, err, STITCH_E_NO_LIBRARY,
-                           "libnvperf_host.so, which CUPTI needs for hardware counters, cannot be opened from its folder "
-                           "(%s): %s; install all of CUPTI",
-                           folder, why ? why : "not found");
+        return stitch__err(
+            ctx, err, STITCH_E_NO_LIBRARY,
+            "libnvperf_host.so, which CUPTI needs for hardware counters, cannot be opened from its folder "
+            "(%s): %s; install all of CUPTI",
+            folder, why ? why : "not found");
     }
     open_beside(folder, "libnvperf_target.so"); /* needed on a device alone: CUPTI says if it is missing */
     return STITCH_OK;

@@ -107,12 +107,14 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
 {
     *out = NULL;
     if (dev->info.simulated)
-        return stitch__err(ctx, err, STITCH_E_UNSUPPORTED,
-                           "the device is simulated and has no hardware counters; use a machine with a GPU and the device "
-                           "\"auto\" or \"cuda:0\"");
+        return stitch__err(
+            ctx, err, STITCH_E_UNSUPPORTED,
+            "the device is simulated and has no hardware counters; use a machine with a GPU and the device "
+            "\"auto\" or \"cuda:0\"");
     if (options->max_kernels > MOST_KERNELS)
-        return stitch__err(ctx, err, STITCH_E_INVALID, "counters: at most %d kernels can be measured at a time, not %zu",
-                           MOST_KERNELS, options->max_kernels);
+        return stitch__err(ctx, err, STITCH_E_INVALID,
+                           "counters: at most %d kernels can be measured at a time, not %zu", MOST_KERNELS,
+                           options->max_kernels);
     stitch__counters *c = stitch__calloc(ctx, 1, sizeof(*c));
     if (!c)
         return stitch__err_nomem(ctx, err);

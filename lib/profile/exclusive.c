@@ -21,7 +21,8 @@ int stitch__exclusive_claim(const stitch_context *ctx, const char *what, stitch_
     pthread_mutex_unlock(&hold.lock);
     if (holder)
         return stitch__err(ctx, err, STITCH_E_BUSY,
-                           "%s runs in this process already, and CUPTI serves one user at a time: end it first", holder);
+                           "%s runs in this process already, and CUPTI serves one user at a time: end it first",
+                           holder);
     return STITCH_OK;
 }
 

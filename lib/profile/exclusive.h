@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUPTI serves one user a process at a time. Whoever collects something (a trace, counters, samples) claims it among the
- * library's own users first, then subscribes, which keeps it from tools of others and them from it.
+ * CUPTI serves one user a process at a time. Whoever collects something (a trace, counters, samples) claims it among
+ * the library's own users first, then subscribes, which keeps it from tools of others and them from it.
  */
 #ifndef STITCH_LIB_PROFILE_EXCLUSIVE_H
 #define STITCH_LIB_PROFILE_EXCLUSIVE_H

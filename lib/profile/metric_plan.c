@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * See metric_plan.h. CUPTI takes a list of metrics as a whole or not at all, and what it refuses differs from version to
- * version (a name that the chip lacks, one that the device at hand has no counters for): what fails together is tried
- * name by name, and the rest goes on without.
+ * See metric_plan.h. CUPTI takes a list of metrics as a whole or not at all, and what it refuses differs from version
+ * to version (a name that the chip lacks, one that the device at hand has no counters for): what fails together is
+ * tried name by name, and the rest goes on without.
  */
 #include <math.h>
 
@@ -41,10 +41,11 @@ static int open_host(stitch__metric_plan *p, stitch_error **err)
 {
     int result = host_open(p, &p->host);
     if (result == STITCH__CUPTI_INVALID_CHIP || result == STITCH__CUPTI_INVALID_PARAMETER)
-        return stitch__err_native(p->ctx, err, STITCH_E_UNSUPPORTED, STITCH_DOMAIN_CUPTI, result,
-                                  "CUPTI (%s) has no hardware counters for the chip %s; use the CUPTI of a newer toolkit "
-                                  "(cuda_path or STITCH_CUPTI)",
-                                  p->cupti->path ? p->cupti->path : "", p->chip);
+        return stitch__err_native(
+            p->ctx, err, STITCH_E_UNSUPPORTED, STITCH_DOMAIN_CUPTI, result,
+            "CUPTI (%s) has no hardware counters for the chip %s; use the CUPTI of a newer toolkit "
+            "(cuda_path or STITCH_CUPTI)",
+            p->cupti->path ? p->cupti->path : "", p->chip);
     return stitch__cupti_check(p->ctx, p->cupti, result, "cuptiProfilerHostInitialize", NULL, err);
 }
 
@@ -205,29 +206,28 @@ static int find_refused(stitch__metric_plan *p, bool *any, stitch_error **err)
     return STITCH_OK;
 }
 
+/* Ends: every further round has a name less. */
 static int add_all(stitch__metric_plan *p, int set, const char *const *extra, stitch_error **err)
 {
-    static const char call[] = "cuptiProfilerHostConfigAddMetrics";
-    bool any = false;
-    int rc = choose_all(p, set, extra, err);
-    if (rc)
-        return rc;
-    int result = add(p, p->host, p->names, p->name_count);
-    if (!refuses(result))
-        return stitch__cupti_check(p->ctx, p->cupti, result, call, NULL, err);
-    rc = find_refused(p, &any, err);
-    if (rc)
-        return rc;
-    if (!any)
-        return stitch__cupti_check(p->ctx, p->cupti, result, call, NULL, err);
-    host_close(p, p->host);
-    p->host = NULL;
-    rc = open_host(p, err);
-    if (rc == STITCH_OK)
-        rc = choose_all(p, set, extra, err);
-    if (rc)
-        return rc;
-    return stitch__cupti_check(p->ctx, p->cupti, add(p, p->host, p->names, p->name_count), call, NULL, err);
+    for (;;) {
+        bool any = false;
+        int rc = choose_all(p, set, extra, err);
+        if (rc)
+            return rc;
+        int result = add(p, p->host, p->names, p->name_count);
+        if (refuses(result)) {
+            rc = find_refused(p, &any, err);
+            if (rc)
+                return rc;
+        }
+        if (!any)
+            return stitch__cupti_check(p->ctx, p->cupti, result, "cuptiProfilerHostConfigAddMetrics", NULL, err);
+        host_close(p, p->host); /* it may have kept some */
+        p->host = NULL;
+        rc = open_host(p, err);
+        if (rc)
+            return rc;
+    }
 }
 
 static int configure(stitch__metric_plan *p, stitch_error **err)

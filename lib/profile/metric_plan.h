@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The half of hardware counters that needs no GPU: which metrics a chip offers, how its counters are set up for them, in
- * how many passes, and what the raw counters mean. counters.c has the other half.
+ * The half of hardware counters that needs no GPU: which metrics a chip offers, how its counters are set up for them,
+ * in how many passes, and what the raw counters mean. counters.c has the other half.
  */
 #ifndef STITCH_LIB_PROFILE_METRIC_PLAN_H
 #define STITCH_LIB_PROFILE_METRIC_PLAN_H
@@ -40,9 +40,9 @@ typedef struct stitch__metric_plan {
     size_t known_count;
 } stitch__metric_plan;
 
-/* `chip`: as cuptiDeviceGetChipName says it ("GH100"). `availability`: the device's image, which the plan goes on using,
- * or NULL: everything that the chip has. `set`: STITCH__METRIC_CHEAP or _FULL. STITCH_E_UNSUPPORTED: this CUPTI does not
- * know the chip, or it has none of the metrics. stitch__cupti_open_profiler() has been called. */
+/* `chip`: as cuptiDeviceGetChipName says it ("GH100"). `availability`: the device's image, which the plan goes on
+ * using, or NULL: everything that the chip has. `set`: STITCH__METRIC_CHEAP or _FULL. STITCH_E_UNSUPPORTED: this CUPTI
+ * does not know the chip, or it has none of the metrics. stitch__cupti_open_profiler() has been called. */
 int stitch__metric_plan_make(const stitch_context *ctx, const stitch__cupti *cupti, const char *chip,
                              const uint8_t *availability, int set, const char *const *extra, size_t extra_count,
                              stitch__metric_plan *out, stitch_error **err);

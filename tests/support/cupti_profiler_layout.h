@@ -45,7 +45,8 @@ SAME_STRUCT(STITCH__CUPTI_AVAILABILITY, CUpti_Profiler_GetCounterAvailability_Pa
 SAME_FIELD(stitch__cupti_availability, CUpti_Profiler_GetCounterAvailability_Params, size, structSize);
 SAME_FIELD(stitch__cupti_availability, CUpti_Profiler_GetCounterAvailability_Params, priv, pPriv);
 SAME_FIELD(stitch__cupti_availability, CUpti_Profiler_GetCounterAvailability_Params, context, ctx);
-SAME_FIELD(stitch__cupti_availability, CUpti_Profiler_GetCounterAvailability_Params, image_size, counterAvailabilityImageSize);
+SAME_FIELD(stitch__cupti_availability, CUpti_Profiler_GetCounterAvailability_Params, image_size,
+           counterAvailabilityImageSize);
 SAME_FIELD(stitch__cupti_availability, CUpti_Profiler_GetCounterAvailability_Params, image, pCounterAvailabilityImage);
 SAME_STRUCT(STITCH__CUPTI_HOST_INIT, CUpti_Profiler_Host_Initialize_Params);
 SAME_FIELD(stitch__cupti_host_init, CUpti_Profiler_Host_Initialize_Params, size, structSize);
@@ -147,7 +148,8 @@ SAME_FIELD(stitch__cupti_data_size, CUpti_RangeProfiler_GetCounterDataSize_Param
 SAME_STRUCT(STITCH__CUPTI_DATA_INIT, CUpti_RangeProfiler_CounterDataImage_Initialize_Params);
 SAME_FIELD(stitch__cupti_data_init, CUpti_RangeProfiler_CounterDataImage_Initialize_Params, size, structSize);
 SAME_FIELD(stitch__cupti_data_init, CUpti_RangeProfiler_CounterDataImage_Initialize_Params, priv, pPriv);
-SAME_FIELD(stitch__cupti_data_init, CUpti_RangeProfiler_CounterDataImage_Initialize_Params, profiler, pRangeProfilerObject);
+SAME_FIELD(stitch__cupti_data_init, CUpti_RangeProfiler_CounterDataImage_Initialize_Params, profiler,
+           pRangeProfilerObject);
 SAME_FIELD(stitch__cupti_data_init, CUpti_RangeProfiler_CounterDataImage_Initialize_Params, data_size, counterDataSize);
 SAME_FIELD(stitch__cupti_data_init, CUpti_RangeProfiler_CounterDataImage_Initialize_Params, data, pCounterData);
 SAME_STRUCT(STITCH__CUPTI_RANGE_DECODE, CUpti_RangeProfiler_DecodeData_Params);
@@ -165,7 +167,8 @@ SAME_STRUCT(STITCH__CUPTI_RANGE_INFO, CUpti_RangeProfiler_CounterData_GetRangeIn
 SAME_FIELD(stitch__cupti_range_info, CUpti_RangeProfiler_CounterData_GetRangeInfo_Params, size, structSize);
 SAME_FIELD(stitch__cupti_range_info, CUpti_RangeProfiler_CounterData_GetRangeInfo_Params, priv, pPriv);
 SAME_FIELD(stitch__cupti_range_info, CUpti_RangeProfiler_CounterData_GetRangeInfo_Params, data, pCounterDataImage);
-SAME_FIELD(stitch__cupti_range_info, CUpti_RangeProfiler_CounterData_GetRangeInfo_Params, data_size, counterDataImageSize);
+SAME_FIELD(stitch__cupti_range_info, CUpti_RangeProfiler_CounterData_GetRangeInfo_Params, data_size,
+           counterDataImageSize);
 SAME_FIELD(stitch__cupti_range_info, CUpti_RangeProfiler_CounterData_GetRangeInfo_Params, range, rangeIndex);
 SAME_FIELD(stitch__cupti_range_info, CUpti_RangeProfiler_CounterData_GetRangeInfo_Params, delimiter, rangeDelimiter);
 SAME_FIELD(stitch__cupti_range_info, CUpti_RangeProfiler_CounterData_GetRangeInfo_Params, name, rangeName);

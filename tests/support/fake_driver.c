@@ -398,6 +398,12 @@ static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
     return fake_launch_ex(&config, f, params, extra);
 }
 
+static CUresult fake_synchronize(void)
+{
+    may_block();
+    return fake.fault;
+}
+
 static CUresult fake_begin_capture(CUstream s, CUstreamCaptureMode mode)
 {
     STICKY();
@@ -484,6 +490,7 @@ void *fake_get_proc(const char *symbol, void *userdata)
         {"cuDevicePrimaryCtxRelease_v2", (void *)fake_release},
         {"cuCtxPushCurrent_v2", (void *)fake_push},
         {"cuCtxPopCurrent_v2", (void *)fake_pop},
+        {"cuCtxSynchronize", (void *)fake_synchronize},
         {"cuMemGetInfo_v2", (void *)fake_mem_info},
         {"cuMemAlloc_v2", (void *)fake_alloc},
         {"cuMemFree_v2", (void *)fake_free},

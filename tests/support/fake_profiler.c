@@ -25,8 +25,7 @@ typedef struct host {
         f->calls[FAKE_PROFILER_##function]++;                                                                          \
         if (f->fail[FAKE_PROFILER_##function] && f->calls[FAKE_PROFILER_##function] > f->fail_after)                   \
             return f->fail[FAKE_PROFILER_##function];                                                                  \
-        if ((params)->priv ||                                                                                          \
-            (params)->size != offsetof(__typeof__(*(params)), last) + sizeof((params)->last))                          \
+        if ((params)->priv || (params)->size != offsetof(__typeof__(*(params)), last) + sizeof((params)->last))        \
             return INVALID;                                                                                            \
     } while (0)
 
@@ -169,9 +168,8 @@ static int evaluate(stitch__cupti_evaluate *p)
             added = added || strcmp(h->names[k], p->metrics[i]) == 0;
         if (!added || matches(p->metrics[i], f->unevaluable))
             return STITCH__CUPTI_INVALID_METRIC;
-        p->values[i] = matches(p->metrics[i], f->infinite)
-                           ? (double)INFINITY
-                           : fake_profiler_value(p->metrics[i], launch_of(p->range));
+        p->values[i] = matches(p->metrics[i], f->infinite) ? (double)INFINITY
+                                                           : fake_profiler_value(p->metrics[i], launch_of(p->range));
     }
     return STITCH__CUPTI_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The profiling half of a CUPTI without a GPU, beside fake_cupti.h: a host object, a range profiler, and launches that a
- * test makes. Every function can be made to fail; what is called out of order or with a wrong struct fails by itself.
+ * The profiling half of a CUPTI without a GPU, beside fake_cupti.h: a host object, a range profiler, and launches that
+ * a test makes. Every function can be made to fail; what is called out of order or with a wrong struct fails by itself.
  */
 #ifndef STITCH_TESTS_FAKE_PROFILER_H
 #define STITCH_TESTS_FAKE_PROFILER_H

@@ -60,12 +60,8 @@ TEST(what_chips_offer)
         const char *chip, *missing;
         size_t full_passes;
     } chips[] = {
-        {"GA100", "stall_gmma", 7},
-        {"GA102", "stall_gmma", 6},
-        {"AD102", "stall_gmma", 6},
-        {"GH100", "", 7},
-        {"GB100", "stall_gmma", 7},
-        {"GB202", "stall_gmma", 7},
+        {"GA100", "stall_gmma", 7}, {"GA102", "stall_gmma", 6}, {"AD102", "stall_gmma", 6},
+        {"GH100", "", 7},           {"GB100", "stall_gmma", 7}, {"GB202", "stall_gmma", 7},
     };
     need_cupti();
     size_t seen = 0;
@@ -128,8 +124,9 @@ TEST(alternatives)
 
 TEST(extra_metrics)
 {
-    static const char *const extra[] = {"sm__cycles_elapsed.max", "dram__bytes.sum", "no_such__metric.sum",
-                                        "dram__bytes.no_such_rollup", "dram__bytes", "launch__registers_per_thread"};
+    static const char *const extra[] = {
+        "sm__cycles_elapsed.max",     "dram__bytes.sum", "no_such__metric.sum",
+        "dram__bytes.no_such_rollup", "dram__bytes",     "launch__registers_per_thread"};
     stitch__metric_plan p;
     need_cupti();
     CHECK_OK(stitch__metric_plan_make(ctx, cupti, "GH100", NULL, STITCH__METRIC_CHEAP, extra, STITCH__COUNT(extra), &p,
