@@ -5,7 +5,6 @@
  */
 #include "runner/internal.h"
 #include "sim/sim_ext.h"
-int stitch__facts_sim(stitch__facts *f, const stitch__sim_reports *r, const char *source, stitch_error **err);
 
 /* ---- busy time --------------------------------------------------------------------------------------------------- */
 
@@ -176,7 +175,8 @@ static int profile_simulated(watched *w, stitch__facts *f)
     if (!w->rc && !*w->code && take(&reports) != CUDA_SUCCESS)
         w->rc = stitch__err_nomem(w->r->ctx, w->err);
     if (!w->rc && !*w->code)
-        w->rc = stitch__facts_sim(f, reports, stitch_program_source(w->r->program), w->err);
+        w->rc = stitch__facts_sim(f, reports, w->r->executor->image, stitch_program_source(w->r->program), 1,
+                                   w->err);
     release(reports);
     (void)set(&before);
     return w->rc;

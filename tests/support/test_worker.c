@@ -353,7 +353,7 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
     else if (strcmp(b, "status") == 0)
         r->rc = 7;
     else if (strcmp(b, "facts") == 0)
-        r->text = "{\"stitch_facts\":1,\"busy_us\":1e300}";
+        r->text = "{\"stitch_facts\":1,\"run\":{\"busy_us\":1e300}}";
     else if (strcmp(b, "no-facts") == 0)
         r->text = "[1,2";
     else if (strcmp(b, "timeout") == 0)

@@ -765,7 +765,7 @@ TEST(host_memory_runs_out)
     stitch_context *own = new_context(&allocator);
     stitch_task *t = task(own);
     for (n = 0; !done && n < 1000000; n += step) {
-        stitch_verify_options o = few();
+        stitch_verify_options o = profiled();
         stitch_program *p = program(own, KERNEL("candidate", "float"), PLAN("candidate"));
         stitch_report *r = NULL;
         int before = fake.live, rc;
