@@ -142,15 +142,10 @@ static json_t *count_json(uint64_t v)
     return json_integer((json_int_t)(v > INT64_MAX ? INT64_MAX : v));
 }
 
-/* NULL for what is not known: missing, it reads as that. */
-static const void *member_of(const void *object, const field *f)
-{
-    return (const char *)object + f->offset;
-}
-
+/* What is not known is left out: missing, it reads as that. */
 static void put_field(writer *w, json_t *object, const void *from, const field *f)
 {
-    const void *m = member_of(from, f);
+    const void *m = (const char *)from + f->offset;
     double real;
     const char *s;
     switch (f->type) {
