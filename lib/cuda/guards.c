@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum {
     ALIGNMENT = 256,
@@ -57,13 +58,26 @@ static void unmap(stitch__device *dev, const guarded *b)
 {
     const stitch__driver *drv = dev->drv;
     if (b->handle) {
-        drv->MemUnmap(b->mapped, b->mapped_bytes);
+        if (b->mapped)
+            drv->MemUnmap(b->mapped, b->mapped_bytes); /* fails where mapping failed */
         drv->MemRelease(b->handle);
     }
     if (b->reserved)
         drv->MemAddressFree(b->reserved, b->reserved_bytes);
 }
 
+/* Where a buffer of so many bytes lies in its pages. */
+static size_t buffer_room(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t round_up(size_t bytes, size_t page)
+{
+    return (bytes + page - 1) / page * page;
+}
+
+/* b->handle: memory that is there already, or 0. */
 static CUresult map(stitch__device *dev, guarded *b)
 {
     const stitch__driver *drv = dev->drv;
@@ -73,7 +87,8 @@ static CUresult map(stitch__device *dev, guarded *b)
     if (r != CUDA_SUCCESS)
         return r;
     b->mapped = b->reserved + dev->guards->page;
-    r = drv->MemCreate(&b->handle, b->mapped_bytes, &dev->guards->properties, 0);
+    if (!b->handle)
+        r = drv->MemCreate(&b->handle, b->mapped_bytes, &dev->guards->properties, 0);
     if (r != CUDA_SUCCESS) {
         b->handle = 0;
         return r;
@@ -107,17 +122,19 @@ static CUresult fill_around(stitch__device *dev, const guarded *b)
     return r == CUDA_SUCCESS ? drv->StreamSynchronize(NULL) : r;
 }
 
-CUresult stitch__guards_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out)
+/* `handle`: memory to use, which becomes the buffer's in any case; 0: new memory. */
+static CUresult make(stitch__device *dev, size_t bytes, const char *name, CUmemGenericAllocationHandle handle,
+                     CUdeviceptr *out)
 {
     struct stitch__guards *g = dev->guards;
-    size_t room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    guarded b = {.bytes = bytes};
+    size_t room = buffer_room(bytes);
+    guarded b = {.bytes = bytes, .handle = handle};
     CUresult r;
 
     *out = 0;
     if (bytes > SIZE_MAX / 4)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    b.mapped_bytes = (room + g->page - 1) / g->page * g->page;
+    b.mapped_bytes = round_up(room, g->page);
     b.reserved_bytes = b.mapped_bytes + 2 * g->page;
     snprintf(b.name, sizeof(b.name), "%s", name ? name : "a buffer");
     r = map(dev, &b);
@@ -139,6 +156,26 @@ CUresult stitch__guards_alloc(stitch__device *dev, size_t bytes, const char *nam
     }
     *out = b.ptr;
     return CUDA_SUCCESS;
+}
+
+CUresult stitch__guards_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out)
+{
+    return make(dev, bytes, name, 0, out);
+}
+
+int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr *out,
+                          stitch_error **err)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    CUresult r;
+
+    *out = 0;
+    if (!dev->guards || !dev->drv->MemImportFromShareableHandle)
+        return stitch__err(dev->ctx, err, STITCH_E_UNSUPPORTED, "this device cannot take over memory for %s", name);
+    r = dev->drv->MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (r == CUDA_SUCCESS)
+        r = make(dev, bytes ? bytes : 1, name, handle, out);
+    return stitch__cu_checkf(dev, r, err, "taking over memory for %s", name);
 }
 
 bool stitch__guards_free(stitch__device *dev, CUdeviceptr ptr)
@@ -234,4 +271,57 @@ int stitch__guards_check(stitch__device *dev, stitch__buf *found, stitch_error *
         rc = check_one(dev, &g->list[i], &buffers, found, err);
     pthread_mutex_unlock(&g->lock);
     return rc;
+}
+
+/* ---- for another process ----------------------------------------------------------------------------------------- */
+
+void stitch__export_close(stitch__device *dev, stitch__export *e)
+{
+    const stitch__driver *drv = dev->drv;
+
+    if (e->ptr)
+        drv->MemUnmap(e->mapped, e->mapped_bytes);
+    if (e->handle)
+        drv->MemRelease(e->handle);
+    if (e->mapped)
+        drv->MemAddressFree(e->mapped, e->mapped_bytes);
+    if (e->fd >= 0)
+        close(e->fd);
+    *e = (stitch__export){.fd = -1};
+}
+
+/* The other side maps the same pages with the same rule (make()), so that the buffer is at the same place in them. */
+bool stitch__export_make(stitch__device *dev, size_t bytes, stitch__export *out)
+{
+    const stitch__driver *drv = dev->drv;
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    size_t room = buffer_room(bytes ? bytes : 1), page = 0;
+    bool made = false;
+
+    *out = (stitch__export){.fd = -1};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = dev->ordinal;
+    access.location = properties.location;
+    if (dev->info.simulated || bytes > SIZE_MAX / 4 || !drv->MemAddressReserve || !drv->MemAddressFree ||
+        !drv->MemCreate || !drv->MemRelease || !drv->MemMap || !drv->MemUnmap || !drv->MemSetAccess ||
+        !drv->MemGetAllocationGranularity || !drv->MemExportToShareableHandle)
+        return false;
+    if (drv->MemGetAllocationGranularity(&page, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS || !page)
+        return false;
+    out->mapped_bytes = round_up(room, page);
+    if (drv->MemAddressReserve(&out->mapped, out->mapped_bytes, 0, 0, 0) != CUDA_SUCCESS)
+        out->mapped = 0;
+    else if (drv->MemCreate(&out->handle, out->mapped_bytes, &properties, 0) != CUDA_SUCCESS)
+        out->handle = 0;
+    else if (drv->MemMap(out->mapped, out->mapped_bytes, 0, out->handle, 0) == CUDA_SUCCESS) {
+        out->ptr = out->mapped + out->mapped_bytes - room;
+        made = drv->MemSetAccess(out->mapped, out->mapped_bytes, &access, 1) == CUDA_SUCCESS &&
+               drv->MemExportToShareableHandle(&out->fd, out->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+                   CUDA_SUCCESS;
+    }
+    if (!made)
+        stitch__export_close(dev, out);
+    return made;
 }

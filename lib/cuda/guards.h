@@ -19,6 +19,26 @@ bool stitch__guards_enable(stitch__device *dev);
  * be idle. */
 int stitch__guards_check(stitch__device *dev, stitch__buf *found, stitch_error **err);
 
+/* ---- device memory that two processes use ---- */
+
+/* Memory of this process that another one maps as a guarded buffer. Its physical pages outlive either process's use of
+ * them, and a fault in the other one does not reach this one's context. */
+typedef struct stitch__export {
+    CUdeviceptr ptr; /* of the buffer; 0: none */
+    int fd;          /* for the other process; -1: closed */
+    CUdeviceptr mapped;
+    size_t mapped_bytes;
+    CUmemGenericAllocationHandle handle;
+} stitch__export;
+
+/* false: the device cannot, or there is no memory; *out is empty then. */
+bool stitch__export_make(stitch__device *dev, size_t bytes, stitch__export *out);
+void stitch__export_close(stitch__device *dev, stitch__export *e); /* an empty one is ignored */
+/* The other side: a guarded buffer of `bytes` bytes on the memory behind `fd`, which stays the caller's. Released with
+ * stitch__mem_free(). STITCH_E_UNSUPPORTED: no guards, or the driver cannot. */
+int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr *out,
+                          stitch_error **err);
+
 /* device.c: */
 CUresult stitch__guards_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out);
 bool stitch__guards_free(stitch__device *dev, CUdeviceptr ptr); /* false: it is not one of them */

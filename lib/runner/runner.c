@@ -27,7 +27,8 @@ static int take_infos(stitch__runner *r, stitch_error **err)
     return STITCH_OK;
 }
 
-static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, stitch_error **err)
+/* `outputs`: memory for them that becomes the runner's, or NULL. */
+static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, CUdeviceptr *outputs, stitch_error **err)
 {
     char name[128];
     int rc = STITCH_OK;
@@ -42,6 +43,11 @@ static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, stitch
     for (size_t i = 0; !rc && i < r->count; i++) {
         if (set && !owned_by_set(r->infos[i].role)) {
             r->sets[set][i] = r->sets[0][i];
+            continue;
+        }
+        if (outputs && outputs[i] && r->infos[i].role == STITCH_TENSOR_OUTPUT) {
+            r->sets[set][i] = outputs[i];
+            outputs[i] = 0;
             continue;
         }
         snprintf(name, sizeof(name), "%.100s%s", r->infos[i].name, set ? " (second run)" : "");
@@ -101,7 +107,7 @@ int stitch__runner_open(stitch_task *task, stitch_program *program, stitch__devi
     if (r->own_stream)
         STITCH__CU(dev->drv->StreamCreate(&r->stream, CU_STREAM_NON_BLOCKING));
     for (int s = 0; !rc && s < STITCH__SETS; s++)
-        rc = make_set(r, s, options->sets[s], err);
+        rc = make_set(r, s, options->sets[s], options->outputs[s], err);
     if (!rc)
         rc = stitch__hasher_open(&r->hasher, dev, r->stream, r->count, err);
 out:
@@ -371,6 +377,10 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
 
     *us = 0;
     *code = STITCH_OK;
+    if (!rc && run->draw)
+        rc = runner_fill_inputs(r, scope, run->seed, NULL, err);
+    if (!rc && run->draw)
+        rc = stitch__runner_clear_states(r, scope, run->set, err);
     if (!rc)
         rc = stitch__runner_ready(r, run, code, why, err);
     if (rc || *code)

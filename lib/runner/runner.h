@@ -40,11 +40,13 @@ typedef struct stitch__run {
     int32_t skip;         /* step of `run` that is left out; -1: none. Runs without a graph */
     int32_t moved;        /* 1: on copies of the inputs at other addresses (the hash is still of the originals) */
     uint64_t flush_bytes; /* timed and busy runs: written after the last write to the inputs, to empty the L2 cache */
+    int32_t draw;         /* timed runs: 1: new contents of the inputs from `seed`, and cleared states, before it */
+    uint64_t seed;
 } stitch__run;
 
 #define STITCH__RUN_INIT                                                                                               \
     {                                                                                                                  \
-        0, -1, -1, 0, 0                                                                                                \
+        0, -1, -1, 0, 0, 0, 0                                                                                          \
     }
 
 typedef struct stitch__candidate_ops {
@@ -66,7 +68,8 @@ typedef struct stitch__candidate_ops {
     /* One run; it has ended on return. */
     int (*run)(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
                stitch_error **err);
-    /* The same between two events: *us is the time between them. */
+    /* The same between two events: *us is the time between them. With run->draw everything that a timed run needs is one
+     * call, which for a worker is one round trip. */
     int (*timed_run)(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
                      stitch_error **why, stitch_error **err);
     /* How long the device works in a run: `runs` of them (1 to STITCH__BUSY_MAX_RUNS), each with cleared states and an
@@ -106,6 +109,9 @@ typedef struct stitch__runner_options {
      * states. NULL: memory of the runner's own. */
     const CUdeviceptr *sets[STITCH__SETS];
     CUstream stream; /* of the caller; NULL: one of the runner's own */
+    /* Where sets are NULL: memory of stitch__mem_alloc() for a set's outputs, a pointer a tensor, that becomes the
+     * runner's (and 0 here) once it is in use; 0: the runner allocates. NULL: all of them. */
+    CUdeviceptr *outputs[STITCH__SETS];
 } stitch__runner_options;
 
 /* Task (at its current dims) and program must outlive the runner. The device is entered whenever one of these is

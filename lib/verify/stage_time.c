@@ -253,19 +253,18 @@ static int timed_run(timer *t, side *s, uint64_t seed, int *code, stitch_error *
     const stitch__candidate *c = &s->program;
     stitch__run run = STITCH__RUN_INIT;
     double us = 0;
-    int rc = stitch__fill_inputs(v, seed, NULL, err); /* the reference's, which may be a side's too */
+    int rc = STITCH_OK;
 
     run.poison = STITCH__POISON_A;
     run.flush_bytes = t->flush_bytes;
-    if (!rc && s->oracle) {
-        rc = time_baseline(t, s, &us, code, why, err);
-    } else if (!rc) {
-        if (!s->candidate || !v->runner)
-            rc = c->ops->fill_inputs(c->self, &v->scope, seed, NULL, err);
+    run.draw = 1;
+    run.seed = seed;
+    if (s->oracle) {
+        rc = stitch__fill_inputs(v, seed, NULL, err);
         if (!rc)
-            rc = c->ops->clear_states(c->self, &v->scope, 0, err);
-        if (!rc)
-            rc = c->ops->timed_run(c->self, &v->scope, &run, &us, code, why, err);
+            rc = time_baseline(t, s, &us, code, why, err);
+    } else {
+        rc = c->ops->timed_run(c->self, &v->scope, &run, &us, code, why, err);
     }
     if (!rc && !*code)
         rc = stitch__timing_add(v->report, s->timing, us, err);
@@ -323,19 +322,23 @@ static int wrong_run(timer *t, size_t iteration, stitch_error **why)
     return rc;
 }
 
-static int run_reference(stitch__verify *v, stitch_error **err)
+/* Draws the inputs here as well: a side in a worker has its own, and until now nothing else ran on the device. */
+static int run_reference(stitch__verify *v, uint64_t seed, stitch_error **err)
 {
-    int rc = stitch__clear_states(v, v->want, err);
+    int rc = stitch__fill_inputs(v, seed, NULL, err);
+    if (!rc)
+        rc = stitch__clear_states(v, v->want, err);
     if (!rc)
         rc = stitch__oracle_run(v->oracle, v->stream, err);
     return rc ? rc : stitch__stream_wait(v->dev, v->stream, &v->scope, "running the reference", err);
 }
 
 /* What a checked run of a side made. `first`: of this iteration, so that the reference has not run yet. */
-static int check_side(timer *t, side *s, size_t i, bool first, int *code, stitch_error **why, stitch_error **err)
+static int check_side(timer *t, side *s, size_t i, bool first, uint64_t seed, int *code, stitch_error **why,
+                      stitch_error **err)
 {
     int64_t began = stitch__now_ns();
-    int rc = first ? run_reference(t->v, err) : STITCH_OK;
+    int rc = first ? run_reference(t->v, seed, err) : STITCH_OK;
 
     if (!rc)
         rc = check_run(t, s, err);
@@ -363,7 +366,7 @@ static int iteration(timer *t, size_t i, bool check, size_t sides, int *code, st
         if (!rc && side_code)
             rc = drop_baseline(t->v, s, side_code, &baseline_why, err);
         if (!rc && !*code && check && !s->broken) {
-            rc = check_side(t, s, i, first, code, why, err);
+            rc = check_side(t, s, i, first, seed, code, why, err);
             first = false;
         }
         stitch_error_free(baseline_why);

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "cuda/guards.h"
 #include "worker/protocol.h"
 
 typedef struct stitch__worker_pool stitch__worker_pool;
@@ -30,6 +31,8 @@ struct stitch__worker {
     uint64_t share_bytes;
     void *staging; /* where they are read into before they go to the device */
     bool pinned;
+    stitch__export *exports[STITCH__SETS]; /* memory that outputs are written to, one a tensor; NULL: they are fetched */
+    CUstream stream;                       /* for copies of it; NULL: not made yet */
 };
 
 /* ---- client.c ---- */

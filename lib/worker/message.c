@@ -39,6 +39,8 @@ static void put_run(stitch__buf *b, const stitch__run *run)
     stitch__put_u32(b, (uint32_t)run->skip);
     stitch__put_u32(b, (uint32_t)run->moved);
     stitch__put_u64(b, run->flush_bytes);
+    stitch__put_u32(b, (uint32_t)run->draw);
+    stitch__put_u64(b, run->seed);
 }
 
 void stitch__request_encode(const stitch__request *q, stitch__buf *out)
@@ -59,6 +61,11 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
     case STITCH__OP_WORKER_DATA:
         stitch__put_u64(out, q->tensor);
         stitch__put_u64(out, q->bytes);
+        break;
+    case STITCH__OP_WORKER_OUTPUT:
+        stitch__put_u64(out, q->tensor);
+        stitch__put_u64(out, q->bytes);
+        stitch__put_u32(out, (uint32_t)q->set);
         break;
     case STITCH__OP_WORKER_START: stitch__put_u64(out, q->share_bytes); break;
     case STITCH__OP_WORKER_LOAD: stitch__put_u32(out, (uint32_t)q->load.poison); break;
@@ -112,7 +119,9 @@ static bool get_run(stitch__reader *r, stitch__run *run)
     run->skip = (int32_t)stitch__get_u32(r);
     run->moved = (int32_t)stitch__get_u32(r);
     run->flush_bytes = stitch__get_u64(r);
-    return in(run->set, 0, STITCH__SETS - 1) && in(run->poison, -1, 255) && run->skip >= -1 && in(run->moved, 0, 1);
+    run->draw = (int32_t)stitch__get_u32(r);
+    run->seed = stitch__get_u64(r);
+    return in(run->draw, 0, 1) && in(run->set, 0, STITCH__SETS - 1) && in(run->poison, -1, 255) && run->skip >= -1 && in(run->moved, 0, 1);
 }
 
 static bool get_fill(stitch__reader *r, stitch__request *q)
@@ -149,6 +158,11 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->tensor = stitch__get_u64(r);
         q->bytes = stitch__get_u64(r);
         return true;
+    case STITCH__OP_WORKER_OUTPUT:
+        q->tensor = stitch__get_u64(r);
+        q->bytes = stitch__get_u64(r);
+        q->set = (int32_t)stitch__get_u32(r);
+        return in(q->set, 0, STITCH__SETS - 1);
     case STITCH__OP_WORKER_START: q->share_bytes = stitch__get_u64(r); return true;
     case STITCH__OP_WORKER_LOAD: q->load.poison = (int32_t)stitch__get_u32(r); return in(q->load.poison, -1, 255);
     case STITCH__OP_WORKER_FILL_WEIGHTS: q->seed = stitch__get_u64(r); return true;

@@ -66,7 +66,8 @@ bool stitch__same_bytes(const void *a, const void *b, size_t len); /* in constan
     X(CLOSE, "closing the program")                                                                                    \
     X(PROBE, "answering a probe")                                                                                      \
     X(BUSY, "recording the program")                                                                                   \
-    X(PROFILE, "profiling the program")
+    X(PROFILE, "profiling the program")                                                                                \
+    X(OUTPUT, "sharing the memory of an output")
 
 typedef enum stitch__worker_op {
     STITCH__OP_NONE,
@@ -93,7 +94,7 @@ typedef struct stitch__request {
     const char *device, *cache_dir, *cuda_path;
     /* OPEN: one memory file, the task's bytes and then the program's */
     uint64_t task_bytes, program_bytes;
-    /* DATA, FETCH; FETCH: `bytes` from `offset` of the tensor to `at` of the shared memory */
+    /* DATA, OUTPUT, FETCH; OUTPUT: a descriptor of device memory for the output of `set`; FETCH: `bytes` from `offset` of the tensor to `at` of the shared memory */
     uint64_t tensor, offset, bytes, at;
     /* START: size of the shared memory file; 0: none is sent */
     uint64_t share_bytes;
@@ -103,7 +104,7 @@ typedef struct stitch__request {
     bool has_variant, inputs;
     double scale;
     stitch_dist dist; /* kind NONE: none */
-    /* CLEAR_STATES, FETCH */
+    /* CLEAR_STATES, OUTPUT, FETCH */
     int32_t set;
     stitch__run run;
     int32_t runs; /* BUSY */

@@ -29,6 +29,7 @@ typedef struct server {
     stitch_program *program;
     stitch__runner *runner;
     stitch__candidate candidate;
+    CUdeviceptr *outputs[STITCH__SETS]; /* memory that the verifier gave for them, until a runner has it */
     void *share;
     uint64_t share_bytes;
     bool registered, lost;
@@ -54,6 +55,11 @@ static void close_program(server *s)
     s->registered = false;
     stitch__runner_close(s->runner);
     s->runner = NULL;
+    for (int set = 0; set < STITCH__SETS; set++) {
+        for (size_t i = 0; s->outputs[set] && i < stitch_interface_tensor_count(s->task->iface); i++)
+            stitch__mem_free(s->dev, s->outputs[set][i]);
+        stitch__zero_free(s->outputs[set]);
+    }
     memset(&s->candidate, 0, sizeof(s->candidate));
     stitch__memory_unmap(s->share, s->share_bytes);
     s->share = NULL;
@@ -120,9 +126,32 @@ static int do_data(server *s, exchange *x)
     return rc;
 }
 
+/* Memory of the verifier for an output, which it then reads without any copy through the host. */
+static int do_output(server *s, exchange *x)
+{
+    const stitch__request *q = x->q;
+    stitch_tensor_info info;
+    int rc = tensor_info(s, q->tensor, &info, &x->err);
+
+    if (rc)
+        return rc;
+    if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || s->runner || x->memory < 0)
+        return stitch__err(s->ctx, &x->err, STITCH_E_INVALID, "%s is no output of %" PRIu64 " bytes, or it comes too late",
+                           info.name, q->bytes);
+    if (!s->outputs[q->set])
+        s->outputs[q->set] = stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1,
+                                            sizeof(CUdeviceptr));
+    if (!s->outputs[q->set])
+        return stitch__err_nomem(s->ctx, &x->err);
+    if (s->outputs[q->set][q->tensor])
+        return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is memory for %s already", info.name);
+    return stitch__guards_import(s->dev, x->memory, (size_t)info.bytes, info.name, &s->outputs[q->set][q->tensor],
+                                 &x->err);
+}
+
 static int do_start(server *s, exchange *x)
 {
-    stitch__runner_options options = {.stream = s->stream};
+    stitch__runner_options options = {.stream = s->stream, .outputs = {s->outputs[0], s->outputs[1]}};
     int rc;
 
     if (!s->program || s->runner)
@@ -291,6 +320,7 @@ static int handle(server *s, exchange *x)
     case STITCH__OP_WORKER_PING: return STITCH_OK;
     case STITCH__OP_WORKER_OPEN: return do_open(s, x);
     case STITCH__OP_WORKER_DATA: return do_data(s, x);
+    case STITCH__OP_WORKER_OUTPUT: return do_output(s, x);
     case STITCH__OP_WORKER_START: return do_start(s, x);
     case STITCH__OP_WORKER_CLOSE: close_program(s); return STITCH_OK;
     case STITCH__OP_WORKER_HELLO: return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "greeted twice");

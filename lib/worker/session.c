@@ -15,6 +15,23 @@ enum {
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+static void close_exports(stitch__worker *w)
+{
+    if (!w->exports[0] && !w->stream)
+        return;
+    bool entered = stitch__device_enter(w->dev, NULL) == STITCH_OK;
+    for (int set = 0; set < STITCH__SETS; set++) {
+        for (size_t i = 0; entered && w->exports[set] && i < w->count; i++)
+            stitch__export_close(w->dev, &w->exports[set][i]);
+        stitch__zero_free(w->exports[set]);
+    }
+    if (entered && w->stream)
+        w->dev->drv->StreamDestroy(w->stream);
+    w->stream = NULL;
+    if (entered)
+        stitch__device_leave(w->dev);
+}
+
 void stitch__worker_close(stitch__worker *w)
 {
     static const stitch__request q = {.op = STITCH__OP_WORKER_CLOSE};
@@ -25,6 +42,7 @@ void stitch__worker_close(stitch__worker *w)
         (void)stitch__worker_call(w, &scope, &q, -1, NULL, &r, NULL);
     }
     w->open = false;
+    close_exports(w);
     if (w->pinned && stitch__device_enter(w->dev, NULL) == STITCH_OK) {
         w->dev->drv->MemFreeHost(w->staging);
         stitch__device_leave(w->dev);
@@ -138,7 +156,59 @@ static int send_data(stitch__worker *w, const stitch__scope *scope, const stitch
     return rc;
 }
 
-/* Memory that outputs come through. The worker can write whatever it likes into it, and at any time: it is read once,
+static int send_output(stitch__worker *w, const stitch__scope *scope, int set, size_t index, stitch_error **err)
+{
+    stitch__export *e = &w->exports[set][index];
+    stitch__request q = {
+        .op = STITCH__OP_WORKER_OUTPUT, .tensor = index, .bytes = w->infos[index].bytes, .set = set};
+    stitch__reply r;
+    int rc;
+
+    if (!stitch__export_make(w->dev, (size_t)w->infos[index].bytes, e))
+        return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "no memory can be shared");
+    rc = stitch__worker_call(w, scope, &q, e->fd, NULL, &r, err);
+    close(e->fd);
+    e->fd = -1;
+    return rc;
+}
+
+/* Outputs in device memory that both processes map: what the program writes is here without a copy through the host.
+ * Where that cannot be done, all of them are fetched. Only a worker that is lost is an error. */
+static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_error **err)
+{
+    stitch_error *why = NULL;
+    int rc = STITCH_OK;
+
+    if (w->dev->info.simulated)
+        return STITCH_OK;
+    for (int set = 0; !rc && set < STITCH__SETS; set++) {
+        w->exports[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->exports));
+        if (!w->exports[set])
+            return stitch__err_nomem(w->ctx, err);
+        for (size_t i = 0; i < w->count; i++)
+            w->exports[set][i].fd = -1;
+        for (size_t i = 0; !rc && i < w->count; i++)
+            if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
+                rc = send_output(w, scope, set, i, &why);
+    }
+    if (!rc && w->dev->drv->StreamCreate(&w->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+        w->stream = NULL;
+        rc = STITCH_E_UNSUPPORTED;
+    }
+    if (!rc)
+        return STITCH_OK;
+    if (w->lost || rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT) {
+        stitch__err_hand_on(err, &why);
+        return rc;
+    }
+    stitch__log(w->ctx, STITCH_LOG_INFO, "outputs of a worker go through host memory: %s",
+                why ? stitch_error_message(why) : stitch_status_text(rc));
+    stitch_error_free(why);
+    close_exports(w);
+    return STITCH_OK;
+}
+
+/* Memory that outputs come through, where they are not shared. The worker can write whatever it likes into it, and at any time: it is read once,
  * by a call and not through a mapping, and what was read is what is compared. */
 static int start(stitch__worker *w, const stitch__scope *scope, stitch_error **err)
 {
@@ -147,7 +217,7 @@ static int start(stitch__worker *w, const stitch__scope *scope, stitch_error **e
     uint64_t total = 0;
     int rc;
 
-    for (size_t i = 0; i < w->count && total < 2u * CHUNK; i++)
+    for (size_t i = 0; !w->stream && i < w->count && total < 2u * CHUNK; i++)
         if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
             total += w->infos[i].bytes < 2u * CHUNK ? w->infos[i].bytes : 2u * CHUNK;
     w->share_bytes = total < 2u * CHUNK ? (total + 4095) / 4096 * 4096 * 2 : 2u * CHUNK;
@@ -361,6 +431,21 @@ static int store_piece(stitch__worker *w, const stitch__request *q, const CUdevi
                              err, "copying output %s of a worker to the device", name);
 }
 
+/* What the program wrote, from memory that it can still write to into memory that it cannot. */
+static int copy_outputs(stitch__worker *w, const stitch__scope *scope, int set, const CUdeviceptr *into,
+                        stitch_error **err)
+{
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; !rc && i < w->count; i++)
+        if (w->infos[i].role == STITCH_TENSOR_OUTPUT && w->infos[i].bytes)
+            rc = stitch__cu_checkf(w->dev,
+                                   w->dev->drv->MemcpyDtoDAsync(into[i], w->exports[set][i].ptr,
+                                                                (size_t)w->infos[i].bytes, w->stream),
+                                   err, "copying output %s of a worker", w->infos[i].name);
+    return rc ? rc : stitch__stream_wait(w->dev, w->stream, scope, "copying outputs of a worker", err);
+}
+
 /* While one piece goes to the device here, the worker brings the next one. */
 static int worker_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err)
 {
@@ -369,6 +454,8 @@ static int worker_fetch(void *self, const stitch__scope *scope, int set, const C
     stitch__reply r;
     int64_t begun = 0, begun_next = 0;
     unsigned number = 0;
+    if (w->stream)
+        return copy_outputs(w, scope, set, into, err);
     bool more = next_piece(w, &q, number++);
     int rc = more ? stitch__worker_send(w, scope, &q, -1, NULL, &begun, err) : STITCH_OK;
 
@@ -434,6 +521,8 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
         rc = send_program(w, scope, task, program, err);
     for (size_t i = 0; !rc && i < w->count; i++)
         rc = send_data(w, scope, task, i, err);
+    if (!rc)
+        rc = share_outputs(w, scope, err);
     if (!rc)
         rc = start(w, scope, err);
     stitch__device_leave(w->dev);
