@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hardware counters against arithmetic: kernels whose bytes, instructions, sectors, wavefronts and matrix instructions
+ * are known. What replaying costs and leaves behind.
+ */
+#include <math.h>
+
+#include "device.h"
+#include "counter_kernels.h"
+#include "profile/counters.h"
+#include "profile/profile.h"
+
+static stitch__device *dev;
+static const stitch__cupti *cupti;
+static counter_work work;
+static stitch__counters *counters;
+static stitch_trace *trace;
+static const stitch__counters_options cheap = {STITCH__METRIC_CHEAP, NULL, 0, 0};
+static const stitch__counters_options full = {STITCH__METRIC_FULL, NULL, 0, 0};
+
+#define CHECK_CU(call) CHECK_INT(call, CUDA_SUCCESS)
+
+static void need_counters(void)
+{
+    stitch__counters_close(counters); /* what a failed test left */
+    stitch_trace_free(trace);
+    counters = NULL;
+    trace = NULL;
+    need_real_device();
+#ifdef __SANITIZE_ADDRESS__
+    SKIP("CUPTI opens a library with RTLD_DEEPBIND, which AddressSanitizer does not allow");
+#endif
+    int rc = stitch__cupti_get(ctx, &cupti, &err);
+    if (rc == STITCH_E_NO_LIBRARY)
+        SKIP(stitch_error_message(err));
+    CHECK_OK(rc);
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+    CHECK_OK(stitch__device_enter(dev, &err));
+    rc = stitch__counters_open(ctx, dev, cupti, &cheap, &counters, &err);
+    if (rc == STITCH_OK)
+        rc = stitch__counters_start(counters, &err);
+    stitch__counters_close(counters);
+    counters = NULL;
+    if (rc == STITCH_E_UNSUPPORTED || rc == STITCH_E_BUSY || rc == STITCH_E_NO_LIBRARY) {
+        stitch__device_leave(dev);
+        SKIP(stitch_error_message(err));
+    }
+    CHECK_OK(rc);
+}
+
+/* The device is entered afterwards. */
+static void open_work(size_t floats)
+{
+    need_counters();
+    if (work.floats != floats) {
+        if (work.dev)
+            counter_work_close(&work);
+        CHECK_OK(counter_work_open(ctx, dev, floats, &work, &err));
+    }
+}
+
+static void begin(const stitch__counters_options *o)
+{
+    CHECK_OK(stitch__counters_open(ctx, dev, cupti, o, &counters, &err));
+    CHECK_OK(stitch__counters_start(counters, &err));
+}
+
+static void end(size_t launches)
+{
+    CHECK_OK(stitch__counters_stop(counters, &err));
+    CHECK_INT(stitch__counters_count(counters), launches);
+    CHECK_INT(stitch__counters_dropped(counters), 0);
+}
+
+static void close_work(void)
+{
+    stitch__counters_close(counters);
+    counters = NULL;
+    stitch__device_leave(dev);
+}
+
+static double value(int metric, size_t launch)
+{
+    double metrics[STITCH__METRICS];
+    stitch__counters_get(counters, launch, metrics, NULL);
+    return metrics[metric];
+}
+
+#define VALUE(name, launch) value(STITCH__METRIC_##name, launch)
+
+static void print_all(const char *const *names, size_t count)
+{
+    double metrics[STITCH__METRICS];
+    printf("# %zu passes, not offered: %s\n", stitch__counters_passes(counters), stitch__counters_missing(counters));
+    for (int m = 0; m < STITCH__METRICS; m++) {
+        const stitch__metric_info *info = stitch__metric_info_of(m);
+        if (!info->cupti)
+            continue;
+        printf("# %-24s %-10s", info->key, info->unit);
+        for (size_t i = 0; i < count; i++) {
+            stitch__counters_get(counters, i, metrics, NULL);
+            printf(" %14.8g", metrics[m]);
+        }
+        printf("\n");
+    }
+    printf("# in the columns:");
+    for (size_t i = 0; i < count; i++)
+        printf(" %s", names[i]);
+    printf("\n");
+}
+
+/* ---- known kernels ---- */
+
+TEST(bytes_of_an_addition)
+{
+    int l2 = 0;
+    need_counters();
+    CHECK_CU(dev->drv->DeviceGetAttribute(&l2, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, dev->ordinal));
+    /* Far above twice L2: what L2 holds back of the writes at the end is a small share. */
+    size_t n = ((size_t)(l2 > 0 ? l2 : 64 << 20) * 32 / 12 + 1023) / 1024 * 1024;
+    stitch__device_leave(dev);
+    open_work(n);
+    begin(&full);
+    CHECK_CU(launch_add(&work, n));
+    CHECK_CU(launch_add(&work, n));
+    end(2);
+    double bytes = 12.0 * (double)n, warps = (double)n / 32;
+    printf("# L2 %d MiB, %zu floats an array: dram_bytes %.0f, %.2f %% of what is read and written\n", l2 >> 20, n,
+           VALUE(DRAM_BYTES, 0), 100 * VALUE(DRAM_BYTES, 0) / bytes);
+    static const char *const names[] = {"add", "add"};
+    print_all(names, 2);
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_NEAR(VALUE(DRAM_BYTES, i), bytes, 0.05 * bytes);
+        CHECK_NEAR(VALUE(DRAM_READ, i) + VALUE(DRAM_WRITE, i), bytes, 0.05 * bytes);
+        CHECK_NEAR(VALUE(DRAM_READ, i), 2 * bytes / 3, 0.08 * bytes);
+        CHECK_NEAR(VALUE(LOAD_REQUESTS, i), 2 * warps, 0);
+        CHECK_NEAR(VALUE(LOAD_SECTORS, i), 8 * warps, 0);
+        CHECK_NEAR(VALUE(STORE_REQUESTS, i), warps, 0);
+        CHECK_NEAR(VALUE(STORE_SECTORS, i), 4 * warps, 0);
+        CHECK(VALUE(DRAM_SHARE, i) > 50 && VALUE(DRAM_SHARE, i) <= 101);
+        CHECK(VALUE(TIME, i) > bytes / 20000 && VALUE(TIME, i) < bytes / 50); /* 20 TB/s, 50 GB/s */
+        CHECK_NEAR(VALUE(TENSOR_INST, i), 0, 0);
+        CHECK_NEAR(VALUE(LOCAL_LOADS, i) + VALUE(LOCAL_STORES, i), 0, 0);
+    }
+    CHECK_NEAR(VALUE(INST, 0), VALUE(INST, 1), 0);
+    close_work();
+    counter_work_close(&work);
+    memset(&work, 0, sizeof(work));
+}
+
+TEST(instructions)
+{
+    enum { LAUNCHES = 12, N = 100 }; /* more than nine: the order of launches is one of numbers */
+    CUstream other;
+    open_work(SIX_FLOATS);
+    CHECK_CU(dev->drv->StreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    begin(&full);
+    for (unsigned i = 0; i < LAUNCHES; i++)
+        CHECK_CU(launch_fused(&work, 16 * (i + 1), i % 2 ? other : work.stream, N));
+    end(LAUNCHES);
+    double inst = VALUE(INST, 0);
+    printf("# inst %.0f, thread_inst %.0f, ffma %.0f of %d, fadd %.0f, fmul %.0f\n", inst, VALUE(THREAD_INST, 0),
+           VALUE(FFMA, 0), 16 * COUNTER_BLOCK * 8 * N, VALUE(FADD, 0), VALUE(FMUL, 0));
+    CHECK(inst > 16.0 * COUNTER_BLOCK / 32 * 8 * N);
+    for (size_t i = 0; i < LAUNCHES; i++) {
+        double times = (double)(i + 1);
+        CHECK_NEAR(VALUE(FFMA, i), times * 16 * COUNTER_BLOCK * 8 * N, 0);
+        CHECK_NEAR(VALUE(INST, i), times * inst, 0);
+        CHECK_NEAR(VALUE(THREAD_INST, i), times * VALUE(THREAD_INST, 0), 0);
+        CHECK(VALUE(THREAD_INST, i) > 8 * VALUE(INST, i) && VALUE(THREAD_INST, i) <= 32 * VALUE(INST, i));
+    }
+    dev->drv->StreamDestroy(other);
+    close_work();
+}
+
+TEST(sectors_of_requests)
+{
+    enum { GRID = 1024 };
+    const double warps = GRID * COUNTER_BLOCK / 32.0;
+    open_work(SIX_FLOATS);
+    begin(&cheap);
+    CHECK_CU(launch_gather(&work, GRID, 1));
+    CHECK_CU(launch_gather(&work, GRID, 32));
+    CHECK_CU(launch_gather(&work, GRID, 2));
+    end(3);
+    printf("# sectors a request: %.3f of neighbours, %.3f of strides of 128 bytes, %.3f of 8 bytes\n",
+           VALUE(LOAD_SECTORS, 0) / VALUE(LOAD_REQUESTS, 0), VALUE(LOAD_SECTORS, 1) / VALUE(LOAD_REQUESTS, 1),
+           VALUE(LOAD_SECTORS, 2) / VALUE(LOAD_REQUESTS, 2));
+    for (size_t i = 0; i < 3; i++)
+        CHECK_NEAR(VALUE(LOAD_REQUESTS, i), warps, 0);
+    CHECK_NEAR(VALUE(LOAD_SECTORS, 0), 4 * warps, 0);
+    CHECK_NEAR(VALUE(LOAD_SECTORS, 1), 32 * warps, 0);
+    CHECK_NEAR(VALUE(LOAD_SECTORS, 2), 8 * warps, 0);
+    CHECK(isnan(VALUE(STORE_SECTORS, 0))); /* not of this set */
+    close_work();
+}
+
+TEST(bank_conflicts)
+{
+    enum { GRID = 256, N = 128 };
+    const double loads = GRID * COUNTER_BLOCK / 32.0 * N;
+    open_work(SIX_FLOATS);
+    begin(&full);
+    CHECK_CU(launch_shared_read(&work, GRID, 1, N));
+    CHECK_CU(launch_shared_read(&work, GRID, 32, N));
+    end(2);
+    printf(
+        "# %.0f loads of shared memory: %.0f wavefronts and %.0f conflicts without, %.0f and %.0f with 32-fold ones\n",
+        loads, VALUE(SHARED_LOAD_WAVEFRONTS, 0), VALUE(SHARED_LOAD_CONFLICTS, 0), VALUE(SHARED_LOAD_WAVEFRONTS, 1),
+        VALUE(SHARED_LOAD_CONFLICTS, 1));
+    CHECK_NEAR(VALUE(SHARED_LOAD_WAVEFRONTS, 0), loads, 0.05 * loads);
+    CHECK(VALUE(SHARED_LOAD_CONFLICTS, 0) < 0.05 * loads);
+    CHECK_NEAR(VALUE(SHARED_LOAD_WAVEFRONTS, 1), 32 * loads, 0.05 * 32 * loads);
+    CHECK_NEAR(VALUE(SHARED_LOAD_CONFLICTS, 1), 31 * loads, 0.05 * 31 * loads);
+    close_work();
+}
+
+TEST(matrix_instructions)
+{
+    enum { GRID = 264, N = 1000 };
+    const double warps = GRID * COUNTER_BLOCK / 32.0;
+    open_work(SIX_FLOATS);
+    begin(&cheap);
+    CHECK_CU(launch_matrix(&work, GRID, N));
+    CHECK_CU(launch_fused(&work, GRID, work.stream, N));
+    end(2);
+    printf("# tensor_inst %.0f of %.0f, active %.2f %%; without matrix instructions %.0f, %.2f %%\n",
+           VALUE(TENSOR_INST, 0), warps * N, VALUE(TENSOR_ACTIVE, 0), VALUE(TENSOR_INST, 1), VALUE(TENSOR_ACTIVE, 1));
+    double each = VALUE(TENSOR_INST, 0) / (warps * N); /* one, or two of half the size */
+    CHECK(each == 1 || each == 2);
+    CHECK(VALUE(TENSOR_ACTIVE, 0) > 5);
+    CHECK_NEAR(VALUE(TENSOR_INST, 1), 0, 0);
+    CHECK(VALUE(TENSOR_ACTIVE, 1) < 1);
+    close_work();
+}
+
+/* ---- what replaying leaves ---- */
+
+TEST(memory_is_as_after_one_run)
+{
+    enum { GRID = 64, INTS = GRID * COUNTER_BLOCK, LAUNCHES = 3 };
+    static int got[INTS];
+    open_work(SIX_FLOATS);
+    CHECK_CU(dev->drv->MemsetD8Async(work.y, 0, sizeof(got), work.stream));
+    CHECK_CU(dev->drv->StreamSynchronize(work.stream));
+    begin(&full);
+    CHECK(stitch__counters_passes(counters) > 1);
+    for (int i = 0; i < LAUNCHES; i++)
+        CHECK_CU(launch_increment(&work, GRID));
+    end(LAUNCHES);
+    CHECK_CU(dev->drv->MemcpyDtoH(got, work.y, sizeof(got)));
+    for (int i = 0; i < INTS; i++)
+        CHECK_INT(got[i], LAUNCHES);
+    close_work();
+}
+
+TEST(launches_of_a_graph)
+{
+    enum { GRID = 64, INTS = GRID * COUNTER_BLOCK };
+    static int got[INTS];
+    CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
+    CUgraph graph;
+    CUgraphExec exec;
+    open_work(SIX_FLOATS);
+    CHECK_CU(dev->drv->MemsetD8Async(work.y, 0, sizeof(got), work.stream));
+    CHECK_CU(dev->drv->StreamBeginCapture(work.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    CHECK_CU(launch_increment(&work, GRID));
+    CHECK_CU(dev->drv->StreamEndCapture(work.stream, &graph));
+    CHECK_CU(dev->drv->GraphInstantiateWithParams(&exec, graph, &params));
+    CHECK_CU(dev->drv->GraphDestroy(graph));
+    CHECK_CU(dev->drv->StreamSynchronize(work.stream));
+    begin(&cheap);
+    CHECK_CU(dev->drv->GraphLaunch(exec, work.stream));
+    CHECK_OK(stitch__counters_stop(counters, &err));
+    printf("# a graph of one kernel: %zu launches measured, %zu dropped\n", stitch__counters_count(counters),
+           stitch__counters_dropped(counters));
+    CHECK(stitch__counters_count(counters) <= 1);
+    CHECK_CU(dev->drv->MemcpyDtoH(got, work.y, sizeof(got)));
+    for (int i = 0; i < INTS; i++)
+        CHECK_INT(got[i], 1);
+    dev->drv->GraphExecDestroy(exec);
+    close_work();
+}
+
+TEST(counts_of_launches)
+{
+    static const stitch__counters_options ten = {STITCH__METRIC_CHEAP, NULL, 0, 10};
+    open_work(SIX_FLOATS);
+    begin(&cheap);
+    end(0);
+    CHECK_OK(stitch__counters_start(counters, &err)); /* the same object again */
+    for (int i = 0; i < 200; i++)
+        CHECK_CU(launch_fused(&work, 4, work.stream, 1));
+    end(200);
+    for (size_t i = 1; i < 200; i++)
+        CHECK_NEAR(VALUE(INST, i), VALUE(INST, 0), 0);
+    stitch__counters_close(counters);
+    counters = NULL;
+    begin(&ten);
+    for (int i = 0; i < 25; i++)
+        CHECK_CU(launch_fused(&work, 4, work.stream, 1));
+    CHECK_OK(stitch__counters_stop(counters, &err));
+    printf("# 25 launches where 10 have room: %zu measured, %zu dropped\n", stitch__counters_count(counters),
+           stitch__counters_dropped(counters));
+    CHECK_INT(stitch__counters_count(counters), 10);
+    CHECK_INT(stitch__counters_dropped(counters), 15);
+    close_work();
+}
+
+TEST(extra_metrics)
+{
+    static const char *const names[] = {"sm__cycles_elapsed.max", "no_such__metric.sum", "smsp__inst_executed.sum",
+                                        "gpc__cycles_elapsed.avg.per_second"};
+    static const stitch__counters_options o = {STITCH__METRIC_CHEAP, names, 4, 0};
+    double metrics[STITCH__METRICS], extra[4];
+    open_work(SIX_FLOATS);
+    begin(&o);
+    CHECK_CU(launch_fused(&work, 264, work.stream, 1000));
+    end(1);
+    stitch__counters_get(counters, 0, metrics, extra);
+    printf("# %zu passes; cycles %.0f, clock %.0f MHz\n", stitch__counters_passes(counters), extra[0], extra[3] / 1e6);
+    CHECK_HAS(stitch__counters_missing(counters), "no_such__metric.sum");
+    CHECK(isnan(extra[1]));
+    CHECK_NEAR(extra[2], metrics[STITCH__METRIC_INST], 0);
+    CHECK(extra[0] > 8000);
+    CHECK(extra[3] > 1e8 && extra[3] < 1e10);
+    close_work();
+}
+
+/* ---- beside traces ---- */
+
+TEST(counters_and_traces_take_turns)
+{
+    stitch_trace_summary s = STITCH_TRACE_SUMMARY_INIT;
+    open_work(SIX_FLOATS);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stitch_trace_begin(ctx, NULL, &trace, &err));
+        CHECK_OK(stitch__counters_open(ctx, dev, cupti, &cheap, &counters, &err));
+        CHECK_ERR(stitch__counters_start(counters, &err), STITCH_E_BUSY, "a trace");
+        CHECK_CU(launch_fused(&work, 4, work.stream, 1));
+        CHECK_OK(stitch_trace_end(trace, &err));
+        CHECK_INT(stitch_trace_summary_get(trace, &s), STITCH_OK);
+        CHECK_INT(s.kernels, 1);
+        stitch_trace_free(trace);
+        trace = NULL;
+        CHECK_OK(stitch__counters_start(counters, &err));
+        CHECK_ERR(stitch_trace_begin(ctx, NULL, &trace, &err), STITCH_E_BUSY, "hardware counters");
+        CHECK_CU(launch_fused(&work, 4, work.stream, 1));
+        end(1);
+        CHECK(VALUE(INST, 0) > 0);
+        stitch__counters_close(counters);
+        counters = NULL;
+    }
+    close_work();
+}
+
+/* ---- cost, leaks ---- */
+
+static double ms_since(int64_t start)
+{
+    return (double)(stitch__now_ns() - start) / 1e6;
+}
+
+static void time_six(const char *what, const stitch__counters_options *o)
+{
+    for (int round = 0; round < 3; round++) {
+        int64_t start = stitch__now_ns();
+        CHECK_OK(stitch__counters_open(ctx, dev, cupti, o, &counters, &err));
+        double opened = ms_since(start);
+        CHECK_OK(stitch__counters_start(counters, &err));
+        double started = ms_since(start);
+        CHECK_CU(launch_six(&work));
+        double launched = ms_since(start);
+        end(SIX);
+        double stopped = ms_since(start);
+        if (round == 2)
+            print_all(six_names, SIX);
+        int64_t at = stitch__now_ns();
+        stitch__counters_close(counters);
+        counters = NULL;
+        printf(
+            "# six kernels, %s set, round %d: open %.1f, start %.1f, launches %.1f, stop %.1f, close %.1f ms; all %.1f "
+            "ms\n",
+            what, round, opened, started - opened, launched - started, stopped - launched, ms_since(at),
+            stopped + ms_since(at));
+        CHECK(stopped < 10000);
+    }
+}
+
+TEST(six_kernels)
+{
+    open_work(SIX_FLOATS);
+    int64_t start = stitch__now_ns();
+    CHECK_CU(launch_six(&work));
+    CHECK_CU(dev->drv->StreamSynchronize(work.stream));
+    printf("# six kernels, not counted: %.2f ms\n", ms_since(start));
+    time_six("cheap", &cheap);
+    time_six("full", &full);
+    close_work();
+}
+
+TEST(twenty_sessions_leak_nothing)
+{
+    size_t before = 0, after = 0, total = 0;
+    open_work(SIX_FLOATS);
+    for (int i = 0; i < 22; i++) {
+        begin(i % 2 ? &full : &cheap);
+        CHECK_CU(launch_six(&work));
+        end(SIX);
+        stitch__counters_close(counters);
+        counters = NULL;
+        CHECK_CU(dev->drv->MemGetInfo(i == 1 ? &before : &after, &total));
+    }
+    printf("# device memory free after 2 sessions %zu, after 22 %zu bytes\n", before, after);
+    CHECK(after + (4 << 20) >= before);
+    close_work();
+}
+
+TEST_MAIN(RUN(six_kernels), RUN(instructions), RUN(sectors_of_requests), RUN(bank_conflicts), RUN(matrix_instructions),
+          RUN(memory_is_as_after_one_run), RUN(launches_of_a_graph), RUN(counts_of_launches), RUN(extra_metrics),
+          RUN(counters_and_traces_take_turns), RUN(twenty_sessions_leak_nothing), RUN(bytes_of_an_addition))
