@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What hardware counters cost, and their values for comparison with another tool (counters_vs_ncu.py).
+ *
+ * usage: bench_counters [time [ROUNDS]]   six kernels: milliseconds of each part for the cheap and the full set
+ *        bench_counters names SET         CUPTI's names of what a set ("cheap", "full") collects on this device, a line
+ * each bench_counters values SET        the six kernels after a warm-up: lines "kernel<TAB>CUPTI's name<TAB>value", and
+ *                                         "# ms N": from opening to the last value
+ *        bench_counters run               launches the same and counts nothing
+ *
+ * Exits with 77 where there is no GPU, no CUPTI, or no right to count.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "counter_kernels.h"
+#include "profile/counters.h"
+
+enum { MAX_ROUNDS = 200 };
+enum { OPEN, START, LAUNCH, STOP, CLOSE, ALL, PARTS };
+
+static stitch_context *ctx;
+static stitch__device *dev;
+static const stitch__cupti *cupti;
+static counter_work work;
+
+static void check(int rc, const char *what, stitch_error *err)
+{
+    bool absent = rc == STITCH_E_NO_DEVICE || rc == STITCH_E_NO_LIBRARY || rc == STITCH_E_UNSUPPORTED;
+    if (rc == STITCH_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", what, stitch_error_message(err));
+    exit(absent ? 77 : 1);
+}
+
+static void cu(CUresult rc, const char *what)
+{
+    if (rc != CUDA_SUCCESS) {
+        fprintf(stderr, "%s: %d\n", what, (int)rc);
+        exit(1);
+    }
+}
+
+static void six(void)
+{
+    cu(launch_six(&work), "launch");
+    cu(dev->drv->StreamSynchronize(work.stream), "wait");
+}
+
+static void set_up(void)
+{
+    stitch_error *err = NULL;
+    check(stitch_context_new(&ctx, NULL, &err), "context", err);
+    check(stitch__device_get(ctx, &dev, &err), "device", err);
+    if (dev->info.simulated) {
+        fprintf(stderr, "the device is simulated\n");
+        exit(77);
+    }
+    check(stitch__device_enter(dev, &err), "enter", err);
+    check(counter_work_open(ctx, dev, SIX_FLOATS, &work, &err), "kernels", err);
+    six();
+}
+
+static int set_of(const char *name)
+{
+    if (name && strcmp(name, "full") == 0)
+        return STITCH__METRIC_FULL;
+    if (name && strcmp(name, "cheap") == 0)
+        return STITCH__METRIC_CHEAP;
+    fprintf(stderr, "the set is \"cheap\" or \"full\"\n");
+    exit(2);
+}
+
+/* ---- names and values ---- */
+
+static char names[STITCH__FACTS_EXTRA][160];
+static const char *name_list[STITCH__FACTS_EXTRA];
+
+/* Every name in metrics.def that a set may use, each once. */
+static size_t list_names(int set)
+{
+    size_t count = 0;
+    for (int m = 0; m < STITCH__METRICS; m++) {
+        const stitch__metric_info *info = stitch__metric_info_of(m);
+        if (!info->cupti || info->set > set)
+            continue;
+        for (const char *at = info->cupti; *at; at += strspn(at, "+-|")) {
+            size_t len = strcspn(at, "+-|"), i = 0;
+            while (i < count && (strlen(names[i]) != len || memcmp(names[i], at, len) != 0))
+                i++;
+            if (i == count && count < STITCH__FACTS_EXTRA) {
+                snprintf(names[count], sizeof(names[count]), "%.*s", (int)len, at);
+                name_list[count] = names[count];
+                count++;
+            }
+            at += len;
+        }
+    }
+    return count;
+}
+
+static bool is_missing(const stitch__counters *c, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *at = stitch__counters_missing(c); (at = strstr(at, name)); at += len) {
+        if (at[len] == '\0' || at[len] == ',')
+            return true;
+    }
+    return false;
+}
+
+static void values(const char *set_name, bool measure)
+{
+    double metrics[STITCH__METRICS], extra[STITCH__FACTS_EXTRA];
+    stitch__counters_options o = {.set = set_of(set_name)};
+    stitch__counters *c = NULL;
+    stitch_error *err = NULL;
+    int64_t start = stitch__now_ns();
+    o.extra = name_list;
+    o.extra_count = list_names(o.set);
+    check(stitch__cupti_get(ctx, &cupti, &err), "CUPTI", err);
+    check(stitch__counters_open(ctx, dev, cupti, &o, &c, &err), "open", err);
+    if (measure) {
+        check(stitch__counters_start(c, &err), "start", err);
+        six();
+        check(stitch__counters_stop(c, &err), "stop", err);
+    }
+    double ms = (double)(stitch__now_ns() - start) / 1e6;
+    for (size_t n = 0; n < o.extra_count && !measure; n++) {
+        if (!is_missing(c, names[n]))
+            printf("%s\n", names[n]);
+    }
+    for (size_t i = 0; i < stitch__counters_count(c); i++) {
+        stitch__counters_get(c, i, metrics, extra);
+        for (size_t n = 0; n < o.extra_count && i < SIX; n++) {
+            if (!isnan(extra[n]))
+                printf("%s\t%s\t%.17g\n", six_names[i], names[n], extra[n]);
+        }
+    }
+    if (measure)
+        printf("# ms %.3f\n# passes %zu\n", ms, stitch__counters_passes(c));
+    stitch__counters_close(c);
+}
+
+/* ---- times ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double p = *(const double *)a, q = *(const double *)b;
+    return (p > q) - (p < q);
+}
+
+static void lap(int64_t *from, double *ms)
+{
+    int64_t now = stitch__now_ns();
+    *ms = (double)(now - *from) / 1e6;
+    *from = now;
+}
+
+static void times(const char *set_name, size_t rounds)
+{
+    static double ms[PARTS][MAX_ROUNDS];
+    static const char *const parts[PARTS] = {"open", "start", "launches", "stop", "close", "all"};
+    stitch__counters_options o = {.set = set_of(set_name)};
+    stitch_error *err = NULL;
+    size_t passes = 0, count = 0;
+    for (size_t r = 0; r < rounds; r++) {
+        stitch__counters *c = NULL;
+        int64_t at = stitch__now_ns(), start = at;
+        if (!cupti)
+            check(stitch__cupti_get(ctx, &cupti, &err), "CUPTI", err);
+        check(stitch__counters_open(ctx, dev, cupti, &o, &c, &err), "open", err);
+        lap(&at, &ms[OPEN][r]);
+        check(stitch__counters_start(c, &err), "start", err);
+        lap(&at, &ms[START][r]);
+        six();
+        lap(&at, &ms[LAUNCH][r]);
+        check(stitch__counters_stop(c, &err), "stop", err);
+        lap(&at, &ms[STOP][r]);
+        passes = stitch__counters_passes(c);
+        count = stitch__counters_count(c);
+        stitch__counters_close(c);
+        lap(&at, &ms[CLOSE][r]);
+        ms[ALL][r] = (double)(at - start) / 1e6;
+    }
+    printf("%s set, %zu passes, %zu of %d kernels\n", set_name, passes, count, SIX);
+    for (int p = 0; p < PARTS; p++) {
+        double first = ms[p][0];
+        qsort(ms[p], rounds, sizeof(ms[p][0]), by_value);
+        printf("  %-10s first %9.2f ms, median %9.2f ms (%.2f to %.2f)\n", parts[p], first, ms[p][rounds / 2], ms[p][0],
+               ms[p][rounds - 1]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "time";
+    int asked = argc > 2 ? atoi(argv[2]) : 10;
+    size_t rounds = asked < 1 ? 1 : asked > MAX_ROUNDS ? MAX_ROUNDS : (size_t)asked;
+    set_up();
+    if (strcmp(mode, "run") == 0) {
+        six();
+    } else if (strcmp(mode, "names") == 0 || strcmp(mode, "values") == 0) {
+        values(argc > 2 ? argv[2] : NULL, strcmp(mode, "values") == 0);
+    } else if (strcmp(mode, "time") == 0) {
+        int64_t start = stitch__now_ns();
+        six();
+        printf("%s, driver %d; six kernels, not counted: %.2f ms\n", dev->info.name, dev->info.driver_version,
+               (double)(stitch__now_ns() - start) / 1e6);
+        times("cheap", rounds);
+        times("full", rounds);
+    } else {
+        fprintf(stderr, "usage: bench_counters [time [ROUNDS] | names SET | values SET | run]\n");
+        return 2;
+    }
+    counter_work_close(&work);
+    stitch__device_leave(dev);
+    stitch_context_free(ctx);
+    return 0;
+}

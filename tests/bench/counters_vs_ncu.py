@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Hardware counters in process beside Nsight Compute: values and times of the same six kernels, in pairs in one run.
+
+usage: python3 tests/bench/counters_vs_ncu.py [-v] [ROUNDS]       (default 3; -v prints every value)
+
+Needs a GPU, the right to count, ncu, and bench_counters in a build folder (STITCH_BUILD, default build). ncu is told to leave clocks and
+caches alone, as CUPTI does. Counts have to agree within 2 %, rates and times within 5 %; where both values are below a floor (noise: bytes
+that a cache happens to keep, shares of less than a per cent) they are not compared. Exits with 77 where something is missing, with 1 where
+values differ.
+"""
+import csv
+import glob
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BENCH = os.path.join(os.environ.get("STITCH_BUILD", os.path.join(ROOT, "build")), "tests", "bench", "bench_counters")
+KERNELS = ["add", "fused", "gather", "shared_read", "matrix", "increment"]
+
+
+def find_ncu():
+    places = [shutil.which("ncu")] + sorted(glob.glob("/usr/local/cuda*/bin/ncu") + glob.glob("/opt/nvidia/nsight-compute/*/ncu"), reverse=True)
+    return next((p for p in places if p and os.access(p, os.X_OK)), None)
+
+
+def run(command):
+    """Standard output and seconds."""
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True)
+    seconds = time.perf_counter() - began
+    if done.returncode:
+        print(" ".join(command[:4]), "...:", done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
+        sys.exit(77 if done.returncode == 77 else 1)
+    return done.stdout, seconds
+
+
+def ours(which):
+    """Values by kernel and metric, milliseconds of the collection, seconds of the process."""
+    out, seconds = run([BENCH, "values", which])
+    values, notes = {}, {}
+    for line in out.splitlines():
+        if line.startswith("# "):
+            _, key, number = line.split()
+            notes[key] = float(number)
+        else:
+            kernel, metric, number = line.split("\t")
+            values[kernel, metric] = float(number)
+    return values, notes, seconds
+
+
+def theirs(ncu, names):
+    folder = tempfile.mkdtemp()
+    log = os.path.join(folder, "ncu.csv")
+    command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--print-fp", "--clock-control", "none", "--cache-control", "none",
+               "--launch-skip", str(len(KERNELS)), "--launch-count", str(len(KERNELS)), "--log-file", log, "--metrics", ",".join(names), BENCH, "run"]
+    _, seconds = run(command)
+    with open(log, encoding="utf-8", errors="replace") as f:
+        lines = f.read().splitlines()
+    shutil.rmtree(folder)
+    starts = [i for i, line in enumerate(lines) if line.startswith('"ID"')]
+    if not starts:
+        print("ncu:", "\n".join(lines[-20:]), file=sys.stderr)
+        sys.exit(77)
+    rows = list(csv.reader(line for line in lines[starts[0]:] if line.startswith('"')))
+    header, values = rows[0], {}
+    kernels = [r for r in rows[1:] if r[0].isdigit()]
+    for row in kernels:
+        cells = dict(zip(header, row))
+        for name in names:
+            try:
+                values[cells["Kernel Name"].split("(")[0], name] = float(cells[name].replace(",", ""))
+            except (KeyError, ValueError):
+                pass
+    return values, seconds
+
+
+def is_rate(name):
+    return name.endswith((".pct", ".ratio")) or ".pct_of_" in name or name.startswith("gpu__time")
+
+
+def floor(name):
+    if name.startswith("gpu__time"):
+        return 1000  # ns
+    if name.endswith(".ratio"):
+        return 0.05
+    if is_rate(name):
+        return 1
+    return 8 << 20 if "bytes" in name else 64
+
+
+def deviation(a, b, name):
+    """Relative; None where both are noise."""
+    if max(abs(a), abs(b)) <= floor(name):
+        return None
+    return abs(a - b) / max(abs(a), abs(b))
+
+
+def compare(mine, other, verbose):
+    worst, bad, compared, missing = {}, [], 0, []
+    for (kernel, name), a in sorted(mine.items()):
+        b = other.get((kernel, name))
+        if b is None or b != b:
+            missing.append((kernel, name))
+            continue
+        d = deviation(a, b, name)
+        limit = 0.05 if is_rate(name) else 0.02
+        verdict = "noise" if d is None else "ok" if d <= limit or abs(a - b) <= floor(name) / 4 else "DIFFERS"
+        if verbose or verdict == "DIFFERS":
+            print(f"  {verdict:8}{kernel:12} {name:84} {a:18.6g} {b:18.6g} {'' if d is None else f'{100 * d:7.2f} %'}")
+        if d is None:
+            continue
+        compared += 1
+        kind = "rates" if is_rate(name) else "counts"
+        worst[kind] = max(worst.get(kind, 0), d)
+        if verdict == "DIFFERS":
+            bad.append((kernel, name))
+    print(f"  {compared} values compared, {len(bad)} differ, {len(missing)} not in ncu's output; largest difference: "
+          + ", ".join(f"{kind} {100 * d:.2f} %" for kind, d in sorted(worst.items())))
+    return bad
+
+
+def main():
+    verbose = "-v" in sys.argv[1:]
+    numbers = [int(a) for a in sys.argv[1:] if a.isdigit()]
+    rounds = numbers[0] if numbers else 3
+    ncu = find_ncu()
+    if not ncu or not os.access(BENCH, os.X_OK):
+        print("no ncu" if not ncu else f"no {BENCH}: build it first", file=sys.stderr)
+        return 77
+    bad = []
+    plain = statistics.median(run([BENCH, "run"])[1] for _ in range(rounds + 1))
+    print(f"the process without counters: {plain:.3f} s; {ncu}: {run([ncu, '--version'])[0].splitlines()[-1]}")
+    for which in ("cheap", "full"):
+        names = run([BENCH, "names", which])[0].split()
+        inside, process, tool = [], [], []
+        for _ in range(rounds):
+            mine, notes, seconds = ours(which)
+            inside.append(notes["ms"] / 1000)
+            process.append(seconds)
+            other, seconds = theirs(ncu, names)
+            tool.append(seconds)
+        print(f"{which} set: {len(names)} metrics, {notes['passes']:.0f} passes here")
+        bad += compare(mine, other, verbose)
+        i, p, t = (statistics.median(v) for v in (inside, process, tool))
+        print(f"  here {i:.3f} s in process ({min(inside):.3f} to {max(inside):.3f}), {p:.3f} s as a process of its own; ncu {t:.3f} s "
+              f"({min(tool):.3f} to {max(tool):.3f}): {t / i:.1f} x of the collection, {t / p:.1f} x end to end")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
