@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Hardware counters of the kernels of a region, through CUPTI's range profiler: each kernel is one range, and is
- * replayed as often as the metrics need passes, with its memory put back in between. Kernels run one after the other and
- * in the stream's own form: what is launched as a graph is not seen.
+ * replayed as often as the metrics need passes, with its memory put back in between. Kernels run one after the other
+ * and in the stream's own form: what is launched as a graph is not seen. Clocks and caches are left as they are.
+ *
+ * An object is used by one thread at a time. One collection runs in a process, and none beside a trace (exclusive.h).
  */
 #ifndef STITCH_LIB_PROFILE_COUNTERS_H
 #define STITCH_LIB_PROFILE_COUNTERS_H
@@ -15,29 +17,33 @@ typedef struct stitch__counters stitch__counters;
 
 typedef struct stitch__counters_options {
     int set;                  /* STITCH__METRIC_CHEAP or _FULL (which contains the cheap ones) */
-    const char *const *extra; /* CUPTI's names, collected besides */
+    const char *const *extra; /* CUPTI's names ("dram__bytes.sum.per_second"), collected besides; not kept */
     size_t extra_count;       /* at most STITCH__FACTS_EXTRA */
     size_t max_kernels;       /* launches; 0: 256. Those that come after are not measured */
 } stitch__counters_options;
 
 /* Prepares: opens CUPTI's host part, checks the metrics against what the device at hand offers (those that it does not
- * are left out and named by stitch__counters_missing()), plans the passes. The device's context is current. Errors that
- * mean "go on without": STITCH_E_BUSY (another tool, another process), STITCH_E_UNSUPPORTED (not allowed, not offered,
- * simulated), STITCH_E_NO_LIBRARY; their messages say what would help. */
+ * are left out and named by stitch__counters_missing()), plans the passes. Switches nothing on: it may be called while
+ * a trace runs. Errors that mean "go on without": STITCH_E_BUSY (another tool, another process), STITCH_E_UNSUPPORTED
+ * (not allowed, not offered, simulated), STITCH_E_NO_LIBRARY, STITCH_E_LIBRARY; their messages say what would help.
+ * STITCH_E_INVALID: options. */
 int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,
                           const stitch__counters_options *options, stitch__counters **out, stitch_error **err);
-/* Between these two every kernel that the current context launches is measured. stop() waits for the device. */
+/* Between these two every kernel that the device's context launches is measured. start() has open()'s errors and drops
+ * the values of an earlier collection; after a failure the object may start again. stop() waits for the device, reads
+ * the values, and switches everything off, whatever it returns; on failure there are no values. */
 int stitch__counters_start(stitch__counters *c, stitch_error **err);
 int stitch__counters_stop(stitch__counters *c, stitch_error **err);
 /* Launches that were measured, in their order, and those that were not because of max_kernels. */
 size_t stitch__counters_count(const stitch__counters *c);
 size_t stitch__counters_dropped(const stitch__counters *c);
-/* The values of a launch: STITCH__METRICS of them, and those of options.extra; NAN where not known. */
+/* The values of a launch: STITCH__METRICS of them, and those of options.extra in their order (`extra` may be NULL); NAN
+ * where not known. */
 void stitch__counters_get(const stitch__counters *c, size_t launch, double *metrics, double *extra);
 size_t stitch__counters_passes(const stitch__counters *c);
-/* Names of the metrics that this device does not offer, joined by ", "; "" if none. */
+/* Keys of the set and extra names that this device does not offer, joined by ", "; "" if none. */
 const char *stitch__counters_missing(const stitch__counters *c);
-/* Ends a session that runs, too. */
+/* Ends a collection that runs, too. */
 void stitch__counters_close(stitch__counters *c);
 
 #endif
