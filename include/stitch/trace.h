@@ -78,7 +78,8 @@ STITCH_API int stitch_trace_options_init(stitch_trace_options *options, size_t s
  * Starts to record the GPU work of the whole process. The first call loads CUPTI: the one that the process has already
  * loaded, if there is one. STITCH_E_BUSY: a trace runs already, hardware counters are being collected, or another tool
  * holds CUPTI. STITCH_E_NO_LIBRARY: no CUPTI, or one that must not be used (older than 12.4, or 13.0 without its first
- * update, which can hang). STITCH_E_UNSUPPORTED: the device is simulated, or may not be traced here. Options may be NULL. @since 0.1.0
+ * update, which can hang). STITCH_E_UNSUPPORTED: the device is simulated, or may not be traced here. Options may be
+ * NULL. @since 0.1.0
  */
 STITCH_API int stitch_trace_begin(stitch_context *ctx, const stitch_trace_options *options, stitch_trace **out,
                                   stitch_error **err);
