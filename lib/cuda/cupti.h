@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "cuda/cupti_profiler.h"
+#include "cuda/cupti_sampling.h"
 
 /* ---- results: the ones that have an advice of their own ---- */
 
