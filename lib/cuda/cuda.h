@@ -94,6 +94,16 @@ int stitch__stream_wait(stitch__device *dev, CUstream stream, const stitch__scop
 int stitch__mem_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out, stitch_error **err);
 void stitch__mem_free(stitch__device *dev, CUdeviceptr ptr); /* 0 is ignored */
 
+/* Operations of a multiprocessor in a cycle (a multiply-add is two), without sparsity. 0: it has no unit for that. */
+typedef struct stitch__arch_rates {
+    double f32, tf32, f16, f8;               /* as documented; bf16 is as fast as f16 */
+    double limit_tf32, limit_f16, limit_any; /* no program is faster that keeps to the precision */
+} stitch__arch_rates;
+
+const stitch__arch_rates *stitch__arch_rates_of(int major, int minor); /* NULL: not known */
+/* Bytes a second that the device's memory moves at the most, by its clock and bus; 0: not known. */
+double stitch__device_bandwidth(const stitch__device *dev);
+
 /* A module loaded from an image. */
 typedef struct stitch__module {
     stitch__device *dev;

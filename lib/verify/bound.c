@@ -14,17 +14,6 @@ enum {
     ALTERED = 0x3c, /* every byte of a granule: a small finite number in every floating dtype */
 };
 
-/* Operations of a multiprocessor in a cycle at the fastest rate that a policy allows, without sparsity: whitepapers of
- * the architectures (A100, Ada, H100, Blackwell). `any` is that of the fastest unit there is, for integers or 4-bit
- * numbers. What is not listed gets no bound from operations. */
-static const struct {
-    int major, minor; /* minor -1: any */
-    double f32, tf32, f16, any;
-} rates[] = {
-    {8, 0, 128, 1024, 2048, 8192},   {8, -1, 256, 512, 1024, 4096},    {9, -1, 256, 2048, 4096, 8192},
-    {10, 0, 256, 4096, 8192, 32768}, {10, -1, 256, 4096, 8192, 49152}, {12, -1, 256, 1024, 2048, 4096},
-};
-
 /* A type that the task's own tensors have is within every policy (docs/precision.md). */
 static int least_precision(const stitch__verify *v)
 {
@@ -39,37 +28,25 @@ static int least_precision(const stitch__verify *v)
     return least;
 }
 
+/* At the fastest rate that the policy allows; what no architecture is known for gets no bound from operations. */
 static double flops_per_cycle(const stitch__verify *v)
 {
-    const stitch__device *dev = v->dev;
-    for (size_t i = 0; i < STITCH__COUNT(rates); i++) {
-        if (rates[i].major != dev->info.compute_major ||
-            (rates[i].minor >= 0 && rates[i].minor != dev->info.compute_minor))
-            continue;
-        switch (least_precision(v)) {
-        case STITCH_PRECISION_F32: return rates[i].f32;
-        case STITCH_PRECISION_TF32: return rates[i].tf32;
-        case STITCH_PRECISION_F16: return rates[i].f16;
-        default: return rates[i].any;
-        }
+    const stitch__arch_rates *rates = stitch__arch_rates_of(v->dev->info.compute_major, v->dev->info.compute_minor);
+    if (!rates)
+        return 0;
+    switch (least_precision(v)) {
+    case STITCH_PRECISION_F32: return rates->f32;
+    case STITCH_PRECISION_TF32: return rates->limit_tf32;
+    case STITCH_PRECISION_F16: return rates->limit_f16;
+    default: return rates->limit_any;
     }
-    return 0;
-}
-
-static double bandwidth(const stitch__device *dev)
-{
-    int bus_bits = 0;
-    if (dev->drv->DeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, dev->ordinal) !=
-        CUDA_SUCCESS)
-        bus_bits = 0;
-    return 2.0 * (double)dev->info.memory_clock_khz * 1e3 * bus_bits / 8; /* double data rate */
 }
 
 /* What has to cross the memory's pins: an L2 cache that was not flushed may hold inputs, and any may keep outputs. */
 static void set_times(const stitch__verify *v, uint64_t in, uint64_t out, stitch__bound *b)
 {
     uint64_t l2 = v->dev->info.l2_bytes, all = in + out, kept;
-    double rate = bandwidth(v->dev);
+    double rate = stitch__device_bandwidth(v->dev);
 
     kept = v->report->flush_bytes >= l2 && out < l2 ? out : l2;
     b->memory_bytes = all > kept ? all - kept : 0;
