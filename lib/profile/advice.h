@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the facts mean: which limit a kernel and the whole run are at, how far from it, and what to do, most gain first.
- * Pure functions of the facts. rules.c is the table of rules that a GPU engineer reads and extends; advice.c evaluates
- * it; advice_text.c and advice_json.c print.
+ * Pure functions of the facts. verdict.c derives figures and says what bounds what; rules.c is the table of rules that
+ * a GPU engineer reads and extends; advice.c evaluates it; advice_text.c and advice_json.c print.
  */
 #ifndef STITCH_LIB_PROFILE_ADVICE_H
 #define STITCH_LIB_PROFILE_ADVICE_H
@@ -43,6 +43,7 @@ typedef struct stitch__advice {
     int32_t step;         /* -1: none */
     const char *file;     /* "" if no line is meant */
     uint32_t line;
+    const char *source;   /* text of that line; "" */
     const char *problem;  /* one sentence: what is the matter */
     const char *evidence; /* figures that show it */
     const char *action;   /* what to do */

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the advice share: figures derived from the facts (verdict.c), and what a rule is (rules.c).
+ */
+#ifndef STITCH_LIB_PROFILE_RULES_H
+#define STITCH_LIB_PROFILE_RULES_H
+
+#include <math.h>
+
+#include "profile/advice.h"
+
+enum { STITCH__EVIDENCE_BYTES = 640, STITCH__BECAUSE_BYTES = 256 };
+
+/* From this share of a ceiling on it is taken for what bounds a kernel, and from the second on for reached. They are
+ * those of Nsight Compute's speed-of-light rule: below 60 % of both memory and compute it speaks of latency, above 80 %
+ * of high throughput, where only less work helps. */
+#define STITCH__BOUND_FROM   0.60
+#define STITCH__REACHED_FROM 0.80
+
+/* An empty kernel takes 1.2 to 1.6 us on the device by CUPTI's timestamps (H200): what takes hardly longer has no time
+ * of its own to gain. */
+#define STITCH__EMPTY_KERNEL_US 1.5
+#define STITCH__SHORT_KERNEL_US 2.5
+
+/* Fewer samples than this say nothing about reasons: with 32 a share of 30 % has a standard error of 8 %. */
+#define STITCH__SAMPLES_FROM 32
+
+/* ---- verdict.c -------------------------------------------------------------------------------------------------- */
+
+/* Shares are 0 to 1. NAN: not known. What comes out of here is finite or NAN whatever the facts hold. */
+typedef struct stitch__figures {
+    double time_us;  /* of a launch */
+    double total_us; /* of all launches of a run */
+    double share;    /* of the time of all kernels */
+    double blocks, threads, multiprocessors;
+    /* How busy a part of the device is. */
+    double dram, l2, l1, fma, alu, xu, fp64, tensor, issue;
+    double memory, compute;                 /* the busiest of either side */
+    const char *memory_part, *compute_part; /* its name; "" */
+    double reached;                         /* the greater of both */
+    double dram_bytes, flops, gb_s, tflops, intensity;
+    double tensor_inst; /* of any kind */
+    /* Accesses to global memory of a launch. ideal: the sectors that the bytes asked for need. */
+    double load_requests, load_sectors, store_requests, store_sectors, requests, sectors, ideal;
+    double shared_wavefronts, shared_wasted; /* wasted: more than the bytes asked for need */
+    double local_requests;
+    double lanes; /* of 32, that do something in an instruction */
+    double occupancy, achieved_occupancy;
+} stitch__figures;
+
+/* What of the run the rules ask for. */
+typedef struct stitch__run_figures {
+    double time_us;    /* of the run: its wall time, or else as far as the timeline goes; 0: not known */
+    double kernels_us; /* sum of the kernels' times; 0: not known */
+    double idle_us;    /* of the device, as it is undisturbed */
+    double sync_us, host_us, launch_us; /* parts of it: the host waits, is in no CUDA call, is in other calls */
+    double kernel_us;                   /* mean of a launch */
+} stitch__run_figures;
+
+/* A number that was measured: finite and not negative; otherwise NAN. */
+double stitch__measured(double value);
+/* The value, or `otherwise` for NAN. */
+double stitch__or(double value, double otherwise);
+/* The greater one; NAN only if both are. */
+double stitch__most(double a, double b);
+
+void stitch__figures_of_run(const stitch__facts *f, stitch__run_figures *out);
+void stitch__figures_of(const stitch__facts *f, const stitch__run_figures *run, const stitch__kernel_fact *k,
+                        stitch__figures *out);
+/* Share of the time of stalled warps that they wait for this reason, of the samples or of the counters; NAN: nothing
+ * known. */
+double stitch__stall_share(const stitch__kernel_fact *k, const char *reason);
+/* The reason with the greatest share; "" if nothing is known. */
+const char *stitch__stall_most(const stitch__kernel_fact *k, double *share);
+/* What to do about it, and what it means; "" for what is not known. */
+const char *stitch__stall_hint(const char *reason, const char **meaning);
+typedef struct stitch__judged {
+    int bound;
+    double limit_us, reached, intensity, gb_s, tflops;
+    char because[STITCH__BECAUSE_BYTES];
+} stitch__judged;
+
+void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, const stitch__figures *g,
+                          stitch__judged *out);
+/* kernels, figures: one each kernel of the facts. */
+void stitch__judge_run(const stitch__facts *f, const stitch__run_figures *run, const stitch__figures *figures,
+                       const stitch__judged *kernels, stitch__judged *out);
+
+/* ---- rules_lines.c: which line of a kernel --------------------------------------------------------------------------
+ */
+
+size_t stitch__lines_of(const stitch__kernel_fact *k);
+/* Samples of a line for a reason. */
+uint64_t stitch__line_samples(const stitch__line_fact *line, const char *reason);
+/* The line with the most samples for one of two reasons; NULL: none. */
+const stitch__line_fact *stitch__waiting_line(const stitch__kernel_fact *k, const char *reason, const char *other);
+/* The line with the most wasted sectors 'g', wasted wavefronts 's', or samples 'w' (instructions, where there are
+ * none); NULL: none. */
+const stitch__line_fact *stitch__heaviest_line(const stitch__kernel_fact *k, char what);
+/* Part of the samples (or instructions) of a kernel that a line has; NAN: too few to say. */
+double stitch__line_share(const stitch__kernel_fact *k, const stitch__line_fact *line);
+/* "acc += a[i] * b[j]", not "s += d * d" nor "x += 2 * y": what a tensor core does. Reads text, so a hint only. */
+bool stitch__sums_products(const char *text);
+
+/* ---- rules.c ---------------------------------------------------------------------------------------------------- */
+
+/* What a rule looks at. */
+typedef struct stitch__subject {
+    const stitch__facts *f;
+    const stitch__run_figures *run;
+    int run_bound; /* stitch__bound_class */
+    /* Rules about kernels only. */
+    const stitch__kernel_fact *k;
+    const stitch__figures *g;
+    const stitch__judged *v;
+    const stitch__figures *figures; /* of all kernels */
+    /* Rules about steps only: the first of a chain of steps that hand a buffer on, index into f->steps. */
+    int32_t step;
+} stitch__subject;
+
+/* What a rule says. */
+typedef struct stitch__finding {
+    char evidence[STITCH__EVIDENCE_BYTES];
+    char action[STITCH__EVIDENCE_BYTES]; /* goes after the rule's own action; "" */
+    double part;    /* rules about kernels: the part of the kernel's time that can be gained at the most, 0 to 1 */
+    double gain_us; /* the others: of a run */
+    const stitch__line_fact *line; /* NULL */
+} stitch__finding;
+
+enum { STITCH__RULE_KERNEL, STITCH__RULE_STEPS, STITCH__RULE_RUN };
+enum {
+    STITCH__RULE_LIBRARY = 1, /* said of kernels of a library, too */
+    STITCH__RULE_INFORMS = 2, /* said even if there is next to nothing to gain */
+};
+
+typedef struct stitch__rule {
+    const char *id;
+    int about;                                                       /* STITCH__RULE_KERNEL, ... */
+    int flags;                                                       /* STITCH__RULE_LIBRARY, ... */
+    bool (*applies)(const stitch__subject *s, stitch__finding *out); /* fills `out`, zeroed before */
+    const char *when;                                                /* for the documentation */
+    const char *problem;                                             /* one sentence */
+    const char *action;
+    const char *hides; /* ids of later rules whose finding on the same subject this one explains, blanks around; "" */
+} stitch__rule;
+
+const stitch__rule *stitch__rules(size_t *count);
+/* The step after `step` that could be one kernel with it; -1: none. It always comes later. */
+int32_t stitch__fusable_next(const stitch__facts *f, int32_t step);
+
+/* ---- advice_text.c ---------------------------------------------------------------------------------------------- */
+
+enum { STITCH__NAME_BYTES = 72 };
+
+/* A name for people: one line, valid UTF-8, cut. Returns `out`. */
+const char *stitch__short_name(const char *name, char out[STITCH__NAME_BYTES]);
+
+#endif
