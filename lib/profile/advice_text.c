@@ -17,7 +17,7 @@ enum {
 
 enum { HEAD, DEVICE, KERNELS, ADVICE, MISSING, SECTIONS };
 static const char *const titles[SECTIONS] = {
-    "", "", "Kernels (share of the kernels' time, launches, time of one, what bounds it, how near its limit it is):\n",
+    "", "", "Kernels (share of the kernels' time, launches, time of one, what bounds it, how near a limit it is):\n",
     "Advice, most gain first (a gain is an upper bound):\n", ""};
 
 /* Parts of the pool of text. */
@@ -136,11 +136,11 @@ static void write_device(writer *w)
         stitch__buf_printf(&w->pool, " (%s)", stitch__short_name(f->arch, name));
     if (f->multiprocessors)
         stitch__buf_printf(&w->pool, ", %" PRIu32 " multiprocessors", f->multiprocessors);
-    if (c->dram_gb_s > 0)
-        stitch__buf_printf(&w->pool, "; %s ceilings: DRAM %.0f GB/s", c->measured ? "measured" : "estimated",
-                           c->dram_gb_s);
-    if (c->dram_gb_s > 0 && c->f32_tflops > 0)
-        stitch__buf_printf(&w->pool, ", float32 %.0f TFLOP/s", c->f32_tflops);
+    double dram = stitch__measured(c->dram_gb_s), f32 = stitch__measured(c->f32_tflops);
+    if (dram > 0)
+        stitch__buf_printf(&w->pool, "; %s ceilings: DRAM %.0f GB/s", c->measured ? "measured" : "estimated", dram);
+    if (dram > 0 && f32 > 0)
+        stitch__buf_printf(&w->pool, ", float32 %.0f TFLOP/s", f32);
     if (w->run.time_us > 0) {
         stitch__buf_puts(&w->pool, "; run ");
         put_time(&w->pool, w->run.time_us);
@@ -179,7 +179,7 @@ static void write_kernel(writer *w, size_t i)
         stitch__buf_printf(b, " (%s)", stitch__short_name(w->f->steps[k->step].place, name));
     stitch__buf_printf(b, "%s: %s", k->library ? " of a library" : "", stitch__bound_class_name(v->bound));
     if (v->reached > 0)
-        stitch__buf_printf(b, ", %.0f %% of its limit", 100 * v->reached);
+        stitch__buf_printf(b, ", %.0f %% of the nearest limit", 100 * v->reached);
     put_share(b, "DRAM", g.dram);
     put_share(b, "L2", g.l2);
     put_share(b, "L1", g.l1);

@@ -110,7 +110,7 @@ static double memory_part(const stitch__subject *s)
 /* Sectors beyond those of 4-byte accesses, if it is clear that they are too many. */
 static double wasted_sectors(const stitch__subject *s, double requests, double sectors)
 {
-    double each = sectors / requests, ideal = SECTORS_OF_4_BYTES * requests;
+    double each = stitch__ratio(sectors, requests), ideal = SECTORS_OF_4_BYTES * requests;
     bool vectors = each <= SECTORS_OF_16_BYTES + SECTORS_SLACK; /* 8 or 16 can be float2 or float4 */
     if (!(each > SECTORS_OF_4_BYTES + SECTORS_SLACK) ||
         (vectors && !(waits_for_memory(s) >= 2 * WAIT_FROM && s->g->dram < STITCH__BOUND_FROM)))
@@ -129,8 +129,7 @@ static bool uncoalesced(const stitch__subject *s, stitch__finding *out)
         wasted = g->sectors - g->ideal;
         if (!(g->sectors >= SECTORS_OVER_IDEAL * g->ideal))
             return false;
-        say(out->evidence,
-            "%.3g requests move %.3g sectors of 32 bytes, %.3g would hold what is asked for (%.1f times)", g->requests,
+        say(out->evidence, "%.3g sectors of 32 bytes move where %.3g would hold what is asked for (%.1f times)",
             g->sectors, g->ideal, g->sectors / fmax(g->ideal, 1));
         out->line = stitch__heaviest_line(s->k, 'g');
     } else {
@@ -142,7 +141,8 @@ static bool uncoalesced(const stitch__subject *s, stitch__finding *out)
         say(out->evidence,
             "%.1f sectors a load request, %.1f a store request; 4-byte accesses of a warp to neighbouring "
             "addresses need 4, 16-byte ones 16",
-            stitch__or(g->load_sectors / g->load_requests, 0), stitch__or(g->store_sectors / g->store_requests, 0));
+            stitch__or(stitch__ratio(g->load_sectors, g->load_requests), 0),
+            stitch__or(stitch__ratio(g->store_sectors, g->store_requests), 0));
         out->line = stitch__waiting_line(s->k, "long_scoreboard", "lg_throttle");
     }
     out->part = fmin(wasted / g->sectors, 1) * memory_part(s);
@@ -153,7 +153,7 @@ static bool uncoalesced(const stitch__subject *s, stitch__finding *out)
 static bool bank_conflicts(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
-    double part = g->shared_wasted / g->shared_wavefronts;
+    double part = stitch__ratio(g->shared_wasted, g->shared_wavefronts);
     double waits = stitch__or(stitch__stall_share(s->k, "short_scoreboard"), 0) +
                    stitch__or(stitch__stall_share(s->k, "mio_throttle"), 0);
     double busy = stitch__or(stitch__most(g->l1, waits > 0 ? fmin(waits, 1) : NAN), 1);
@@ -206,7 +206,8 @@ static bool cache_bound(const stitch__subject *s, stitch__finding *out)
             busy ? "; " : "", 100 * throttle);
     double ffma = metric(s, STITCH__METRIC_FFMA), loads = g->load_requests;
     if (ffma > 0 && loads > 0)
-        say(out->evidence, "; %.1f multiply-adds a load from global memory", ffma / (WARP * loads));
+        say(out->evidence, "; %.1f multiply-adds a load from global memory",
+            stitch__or(stitch__ratio(ffma / WARP, loads), 0));
     out->part = 1 - fmax(g->dram, stitch__or(g->compute, 0));
     out->line = waits ? stitch__waiting_line(s->k, "lg_throttle", "long_scoreboard") : stitch__heaviest_line(s->k, 'w');
     return true;
@@ -223,9 +224,8 @@ static bool l2_thrash(const stitch__subject *s, stitch__finding *out)
     if (g->dram_bytes >= OVER_IDEAL * ideal && ideal > 0) {
         say(out->evidence, "DRAM moves %.3g MB, %.3g MB are asked for", g->dram_bytes / 1e6, ideal / 1e6);
         out->part = 1 - ideal / g->dram_bytes;
-    } else if (asked >= REUSE_FROM * read && read > 0 && hit < L2_HIT_POOR) {
-        say(out->evidence,
-            "each byte from DRAM is asked for %.1f times, but L2 hits are %.0f %%: %.3g MB are read again",
+    } else if (stitch__ratio(asked, read) >= REUSE_FROM && hit < L2_HIT_POOR) {
+        say(out->evidence, "each byte from DRAM is asked for %.1f times, but L2 hits are %.0f %% (DRAM reads %.3g MB)",
             asked / read, 100 * hit, read / 1e6);
         out->part = 1 - fmax(stitch__or(g->compute, 0), read / asked);
     } else {
@@ -307,7 +307,7 @@ static bool multiplies(const stitch__subject *s, stitch__finding *out)
     out->line = product ? line : NULL;
     if (!isnan(ffma)) {
         say(out->evidence, "no tensor instruction, %.3g multiply-adds (%.0f a thread)", ffma,
-            stitch__or(ffma / (g->blocks * g->threads), 0));
+            stitch__or(stitch__ratio(ffma, g->blocks * g->threads), 0));
         return ffma >= PRODUCT_TERMS * g->blocks * g->threads &&
                (g->intensity >= PRODUCT_INTENSITY || g->fma >= STITCH__BOUND_FROM);
     }
@@ -320,7 +320,8 @@ static bool multiplies(const stitch__subject *s, stitch__finding *out)
 static bool tensor_unused(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
-    double matrix = stitch__ceilings_matrix(&s->f->ceilings, s->f->precision), f32 = s->f->ceilings.f32_tflops;
+    double matrix = stitch__measured(stitch__ceilings_matrix(&s->f->ceilings, s->f->precision));
+    double f32 = stitch__measured(s->f->ceilings.f32_tflops);
     if (s->f->precision == STITCH_PRECISION_F32 || !(g->tensor_inst == 0) || g->tensor > 0 || g->fp64 >= WAIT_FROM ||
         (matrix > 0 && f32 > 0 && matrix <= f32) || !multiplies(s, out))
         return false;
@@ -426,7 +427,11 @@ static bool latency_bound(const stitch__subject *s, stitch__finding *out)
     bool sampled = s->v->bound == STITCH__BOUND_UNKNOWN && *reason && share >= 2 * WAIT_FROM;
     if ((s->v->bound != STITCH__BOUND_LATENCY && !sampled) || strcmp(reason, "barrier") == 0)
         return false;
-    say(out->evidence, "%s", s->v->bound == STITCH__BOUND_LATENCY ? s->v->because : "counters are not known");
+    if (sampled)
+        say(out->evidence, "counters are not known");
+    else
+        say(out->evidence, "%s at %.0f %%, %s at %.0f %%", s->g->memory_part, 100 * s->g->memory, s->g->compute_part,
+            100 * s->g->compute);
     out->part = 1 - stitch__or(s->g->reached, 0);
     if (!*reason)
         return true;
@@ -625,7 +630,7 @@ static bool host_copies(const stitch__subject *s, stitch__finding *out)
     if (!(time >= WAITS_FROM * run_time(s)))
         return false;
     say(out->evidence, "%.1f of %.1f us copy %.3g MB between host and device at %.1f GB/s", time, s->run->time_us,
-        (double)s->f->host_copy_bytes / 1e6, (double)s->f->host_copy_bytes / 1e3 / time);
+        (double)s->f->host_copy_bytes / 1e6, stitch__or(stitch__ratio((double)s->f->host_copy_bytes / 1e3, time), 0));
     if (s->f->pageable_copies)
         say(out->evidence, ", %" PRIu64 " of the copies with memory that is not pinned", s->f->pageable_copies);
     out->gain_us = time;

@@ -61,6 +61,8 @@ typedef struct stitch__run_figures {
 double stitch__measured(double value);
 /* The value, or `otherwise` for NAN. */
 double stitch__or(double value, double otherwise);
+/* a / b where b is positive and the result is measured(); otherwise NAN. */
+double stitch__ratio(double a, double b);
 /* The greater one; NAN only if both are. */
 double stitch__most(double a, double b);
 

@@ -84,7 +84,7 @@ bool stitch__sums_products(const char *text)
     if (open) {
         left = open + 1;
         end = strchr(left, ',');
-        if (!end)
+        if (!end || !strchr(end + 1, ','))
             return false;
         right = end + 1;
     } else if (star) {
@@ -98,5 +98,6 @@ bool stitch__sums_products(const char *text)
     right += strspn(right, " ");
     while (end > left && end[-1] == ' ')
         end--;
-    return end > left && !literal(left) && !literal(right) && strncmp(left, right, (size_t)(end - left)) != 0;
+    return end > left && *right && !memchr(left, ';', (size_t)(end - left)) && !literal(left) && !literal(right) &&
+           strncmp(left, right, (size_t)(end - left)) != 0;
 }

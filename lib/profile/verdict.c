@@ -46,8 +46,7 @@ static double positive(double value)
     return isfinite(value) && value > 0 ? value : NAN;
 }
 
-/* Finite, also where two finite numbers make an infinite one. */
-static double ratio(double a, double b)
+double stitch__ratio(double a, double b)
 {
     return stitch__measured(a / positive(b));
 }
@@ -93,7 +92,7 @@ void stitch__figures_of_run(const stitch__facts *f, stitch__run_figures *out)
         launches += (double)(f->kernels[i].launches ? f->kernels[i].launches : 1);
     }
     out->kernels_us = stitch__or(stitch__measured(out->kernels_us), 0);
-    out->kernel_us = stitch__or(ratio(out->kernels_us, launches), 0);
+    out->kernel_us = stitch__or(stitch__ratio(out->kernels_us, launches), 0);
     /* Tracing makes launches slower. Where the undisturbed run was timed, the device cannot have been idle for longer
      * than what that leaves. */
     if (wall > 0 && busy > 0)
@@ -126,16 +125,16 @@ static void set_parts(const stitch__facts *f, const stitch__kernel_fact *k, stit
     double counted_us = positive(k->metric[STITCH__METRIC_TIME] / 1e3);
     if (isnan(counted_us))
         counted_us = out->time_us;
-    out->gb_s = ratio(out->dram_bytes / 1e3, counted_us);
-    out->tflops = ratio(out->flops / 1e6, out->time_us);
-    out->dram = at_most_1(ratio(out->gb_s, f->ceilings.dram_gb_s));
+    out->gb_s = stitch__ratio(out->dram_bytes / 1e3, counted_us);
+    out->tflops = stitch__ratio(out->flops / 1e6, out->time_us);
+    out->dram = at_most_1(stitch__ratio(out->gb_s, f->ceilings.dram_gb_s));
     if (isnan(out->dram))
         out->dram = percent(k, STITCH__METRIC_DRAM_SHARE);
     out->l2 = percent(k, STITCH__METRIC_L2_SHARE);
     out->l1 = percent(k, STITCH__METRIC_L1_SHARE);
     out->fma = percent(k, STITCH__METRIC_FMA_SHARE);
     if (!(metric(k, STITCH__METRIC_MMA_INST) > 0)) /* whose operations would be counted, too */
-        out->fma = stitch__most(out->fma, at_most_1(ratio(out->tflops, f->ceilings.f32_tflops)));
+        out->fma = stitch__most(out->fma, at_most_1(stitch__ratio(out->tflops, f->ceilings.f32_tflops)));
     out->alu = percent(k, STITCH__METRIC_ALU_SHARE);
     out->xu = percent(k, STITCH__METRIC_XU_SHARE);
     out->fp64 = percent(k, STITCH__METRIC_FP64_SHARE);
@@ -189,7 +188,7 @@ void stitch__figures_of(const stitch__facts *f, const stitch__run_figures *run, 
     out->total_us = total_time(k);
     out->share = at_most_1(positive(k->share));
     if (isnan(out->share))
-        out->share = at_most_1(ratio(out->total_us, run->kernels_us));
+        out->share = at_most_1(stitch__ratio(out->total_us, run->kernels_us));
     out->blocks = positive((double)k->grid[0] * k->grid[1] * k->grid[2]);
     out->threads = positive((double)k->block[0] * k->block[1] * k->block[2]);
     out->multiprocessors = positive(f->multiprocessors);
@@ -206,10 +205,10 @@ void stitch__figures_of(const stitch__facts *f, const stitch__run_figures *run, 
         out->flops =
             stitch__measured(2 * metric(k, STITCH__METRIC_FFMA) + stitch__or(metric(k, STITCH__METRIC_FADD), 0) +
                              stitch__or(metric(k, STITCH__METRIC_FMUL), 0));
-    out->intensity = ratio(out->flops, out->dram_bytes);
+    out->intensity = stitch__ratio(out->flops, out->dram_bytes);
     set_parts(f, k, out);
     set_accesses(k, out);
-    out->lanes = at_most_1(ratio(metric(k, STITCH__METRIC_THREAD_INST), 32 * metric(k, STITCH__METRIC_INST)));
+    out->lanes = at_most_1(stitch__ratio(metric(k, STITCH__METRIC_THREAD_INST), 32 * metric(k, STITCH__METRIC_INST)));
     out->occupancy = at_most_1(positive(k->occupancy));
     out->achieved_occupancy = percent(k, STITCH__METRIC_WARPS_ACTIVE);
 }
@@ -269,7 +268,7 @@ static double sampled_share(const stitch__kernel_fact *k, const char *reason)
         these += (double)stitch__line_samples(&k->lines[i], reason);
     }
     all = fmax(all, (double)k->samples);
-    return all < STITCH__SAMPLES_FROM ? NAN : at_most_1(ratio(these, all));
+    return all < STITCH__SAMPLES_FROM ? NAN : at_most_1(stitch__ratio(these, all));
 }
 
 double stitch__stall_share(const stitch__kernel_fact *k, const char *reason)
@@ -284,7 +283,7 @@ double stitch__stall_share(const stitch__kernel_fact *k, const char *reason)
         if (strcmp(reasons[i].name, reason) == 0)
             these = value;
     }
-    return at_most_1(ratio(these, all));
+    return at_most_1(stitch__ratio(these, all));
 }
 
 const char *stitch__stall_most(const stitch__kernel_fact *k, double *share)
@@ -310,7 +309,7 @@ STITCH__PRINTF(2, 3) static void say(stitch__judged *j, const char *fmt, ...)
 static void say_part(const stitch__facts *f, const stitch__figures *g, const char *part, double share,
                      stitch__judged *j)
 {
-    if (strcmp(part, "DRAM") == 0 && g->gb_s > 0 && f->ceilings.dram_gb_s > 0)
+    if (strcmp(part, "DRAM") == 0 && g->gb_s > 0 && positive(f->ceilings.dram_gb_s) > 0)
         say(j, "DRAM at %.0f %% of the %.0f GB/s that it %s", 100 * share, f->ceilings.dram_gb_s,
             f->ceilings.measured ? "was measured to copy at" : "should copy at");
     else
@@ -323,7 +322,7 @@ static void judge_by_counts(const stitch__facts *f, const stitch__kernel_fact *k
     double bytes = metric(k, STITCH__METRIC_GLOBAL_BYTES);
     double rate = metric(k, STITCH__METRIC_MMA_INST) > 0 ? stitch__ceilings_matrix(&f->ceilings, f->precision)
                                                          : f->ceilings.f32_tflops;
-    double ridge = ratio(rate * 1e3, f->ceilings.dram_gb_s), intensity = ratio(g->flops, bytes);
+    double ridge = stitch__ratio(rate * 1e3, f->ceilings.dram_gb_s), intensity = stitch__ratio(g->flops, bytes);
     if (isnan(ridge) || isnan(intensity)) {
         say(j, "counted, not timed: nothing says how busy the device is");
         return;
@@ -371,7 +370,8 @@ void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, 
     } else if (isnan(g->time_us)) {
         judge_by_counts(f, k, g, j);
     } else {
-        say(j, "not known without counters%s%.150s", *f->no_counters ? ": " : "", f->no_counters);
+        say(j, isnan(g->reached) ? "not known without counters" : "the counters that are known do not tell");
+        say(j, "%s%.150s", *f->no_counters ? ": " : "", f->no_counters);
     }
 }
 
@@ -381,6 +381,7 @@ static void judge_kernels(const stitch__facts *f, const stitch__figures *figures
                           stitch__judged *j)
 {
     double time[STITCH__BOUND_CLASSES] = {0}, most = 0, all = 0;
+    char name[STITCH__NAME_BYTES];
     size_t worst = 0;
     int bound = STITCH__BOUND_UNKNOWN;
     for (size_t i = 0; i < f->kernel_count; i++) {
@@ -401,12 +402,14 @@ static void judge_kernels(const stitch__facts *f, const stitch__figures *figures
         }
     }
     j->bound = bound;
-    if (f->kernel_count == 1)
+    if (f->kernel_count == 1) {
         say(j, "%s", kernels[0].because);
-    else
-        say(j, "kernels that are %s-bound have %.0f %% of the %s; the longest: %s", stitch__bound_class_name(bound),
-            100 * stitch__or(ratio(time[bound], all), 0), isnan(figures[worst].total_us) ? "work" : "kernel time",
-            kernels[worst].because);
+        return;
+    }
+    const char *what = isnan(figures[worst].total_us) ? "work" : "kernel time";
+    say(j, "%.0f %% of the %s", 100 * stitch__or(stitch__ratio(time[bound], all), 0), what);
+    say(j, "; %s has %.0f %%: %s", stitch__short_name(f->kernels[worst].name, name),
+        100 * stitch__or(stitch__ratio(most, all), 0), kernels[worst].because);
 }
 
 static void judge_idle(const stitch__facts *f, const stitch__run_figures *run, stitch__judged *j)
@@ -424,8 +427,8 @@ static void judge_idle(const stitch__facts *f, const stitch__run_figures *run, s
         why = "while the host waits for it and has launched nothing else";
         j->bound = STITCH__BOUND_HOST;
     }
-    say(j, "the device is idle for %.0f %% of %.1f us, for %.1f us of it %s", 100 * run->idle_us / run->time_us,
-        run->time_us, most, why);
+    say(j, "the device is idle for %.0f %% of %.1f us, for %.1f us of it %s",
+        100 * fmin(run->idle_us / run->time_us, 1), run->time_us, most, why);
     if (f->kernels_left_out + f->kernel_count > 1 && run->kernel_us > 0)
         say(j, "; a kernel takes %.1f us", run->kernel_us);
 }
@@ -455,9 +458,9 @@ static void add_up(const stitch__facts *f, const stitch__run_figures *run, const
             bytes_of_flops += figures[i].dram_bytes * launches;
         }
     }
-    j->gb_s = stitch__or(ratio(bytes / 1e3, bytes_us), 0);
-    j->tflops = stitch__or(ratio(flops / 1e6, flops_us), 0);
-    j->intensity = stitch__or(ratio(flops_of_bytes, bytes_of_flops), 0);
+    j->gb_s = stitch__or(stitch__ratio(bytes / 1e3, bytes_us), 0);
+    j->tflops = stitch__or(stitch__ratio(flops / 1e6, flops_us), 0);
+    j->intensity = stitch__or(stitch__ratio(flops_of_bytes, bytes_of_flops), 0);
     if (known && run->time_us > 0) {
         j->limit_us = fmin(stitch__or(stitch__measured(limit), 0), run->time_us);
         j->reached = at_most_1(j->limit_us / run->time_us);
@@ -473,7 +476,7 @@ void stitch__judge_run(const stitch__facts *f, const stitch__run_figures *run, c
         j->bound = STITCH__BOUND_COPY;
         say(j, "copies between host and device take %.0f %% of %.1f us: %.3g MB at %.1f GB/s",
             100 * fmin(host_copy / run->time_us, 1), run->time_us, (double)f->host_copy_bytes / 1e6,
-            stitch__or(ratio((double)f->host_copy_bytes / 1e3, host_copy), 0));
+            stitch__or(stitch__ratio((double)f->host_copy_bytes / 1e3, host_copy), 0));
         if (f->pageable_copies)
             say(j, "; %" PRIu64 " of them with memory that is not pinned", f->pageable_copies);
     } else if (run->time_us > 0 && run->idle_us >= IDLE_FROM * run->time_us) {

@@ -1,0 +1,722 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Each rule of the advice: facts that it holds for, the same facts but for the figure that decides, and its
+ * documentation.
+ */
+#include "advice_facts.h"
+#include "profile/rules.h"
+
+typedef void (*build_fn)(stitch__facts *f, bool holds);
+
+static void conversions(stitch__facts *f, bool holds)
+{
+    plain_kernel(f)->step = 0;
+    add_steps(f, 2);
+    f->steps[0].next = 1;
+    f->steps[0].between = "h";
+    f->steps[0].between_bytes = 64000000;
+    f->steps[0].moves_only = holds;
+}
+
+static void small_grid(stitch__facts *f, bool holds)
+{
+    stitch__kernel_fact *k = plain_kernel(f);
+    k->grid[0] = holds ? 40 : 132;
+    k->waves = k->grid[0] / 1056.0;
+}
+
+static void uncoalesced(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), STORE_SECTORS) = holds ? 1.6e7 : 2e6;
+}
+
+static void bank_conflicts(stitch__facts *f, bool holds)
+{
+    stitch__kernel_fact *k = plain_kernel(f);
+    METRIC(k, L1_SHARE) = 70;
+    METRIC(k, SHARED_LOAD_WAVEFRONTS) = 3.3e6;
+    METRIC(k, SHARED_LOAD_CONFLICTS) = holds ? 3.1e6 : 1e5;
+}
+
+static void spills(stitch__facts *f, bool holds)
+{
+    stitch__kernel_fact *k = plain_kernel(f);
+    k->local = 400; /* an array that the compiler keeps in registers after all uses no memory */
+    k->registers = 255;
+    METRIC(k, LOCAL_LOADS) = holds ? 5e5 : 1e3;
+}
+
+static void atomic_contention(stitch__facts *f, bool holds)
+{
+    stitch__kernel_fact *k = plain_kernel(f);
+    add_line(k, 7, holds ? "atomicAdd(&sum[0], v);" : "sum[i] = v;", "long_scoreboard", 600);
+    add_line(k, 5, "v = x[i];", "long_scoreboard", 400);
+}
+
+static void tensor_unused(stitch__facts *f, bool holds)
+{
+    stitch__kernel_fact *k = plain_kernel(f);
+    f->precision = holds ? STITCH_PRECISION_TF32 : STITCH_PRECISION_F32;
+    METRIC(k, FFMA) = 512.0 * 4096 * 256;
+    METRIC(k, DRAM_BYTES) = 5e7;
+}
+
+static void barrier_stalls(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), STALL_BARRIER) = holds ? 4 : 0.3;
+}
+
+static void fp64_bound(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), FP64_SHARE) = holds ? 80 : 20;
+}
+
+static void xu_bound(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), XU_SHARE) = holds ? 80 : 20;
+}
+
+static void l2_thrash(stitch__facts *f, bool holds)
+{
+    stitch__kernel_fact *k = plain_kernel(f);
+    METRIC(k, DRAM_BYTES) = 500 * 0.7 * 4100e3;
+    METRIC(k, DRAM_READ) = 1.2e9;
+    METRIC(k, LOAD_SECTORS) = 2.5 * 1.2e9 / 32;
+    METRIC(k, LOAD_REQUESTS) = METRIC(k, LOAD_SECTORS) / 4;
+    METRIC(k, L2_HIT) = holds ? 30 : 70;
+}
+
+static void cache_bound(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), L1_SHARE) = holds ? 90 : 30;
+}
+
+static void memory_bound_near_limit(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), DRAM_BYTES) = 500 * (holds ? 0.93 : 0.5) * 4100e3;
+}
+
+static void compute_bound_near_limit(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), FMA_SHARE) = holds ? 92 : 70;
+}
+
+static void partial_warps(stitch__facts *f, bool holds)
+{
+    plain_kernel(f)->block[0] = holds ? 40 : 64;
+}
+
+static void divergence(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), THREAD_INST) = 1e7 * (holds ? 10 : 31);
+}
+
+static void low_occupancy(stitch__facts *f, bool holds)
+{
+    stitch__kernel_fact *k = plain_kernel(f);
+    k->registers = 168;
+    k->limiter = "registers";
+    k->occupancy = holds ? 0.125 : 0.75;
+    METRIC(k, WARPS_ACTIVE) = 12;
+}
+
+static void tail_effect(stitch__facts *f, bool holds)
+{
+    stitch__kernel_fact *k = plain_kernel(f);
+    k->grid[0] = holds ? 1162 : 2112;
+    k->waves = k->grid[0] / 1056.0;
+}
+
+static void uneven_blocks(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), WARPS_ACTIVE) = holds ? 30 : 90;
+}
+
+static void latency_bound(stitch__facts *f, bool holds)
+{
+    METRIC(plain_kernel(f), ISSUE) = holds ? 30 : 75;
+}
+
+static void host_copies(stitch__facts *f, bool holds)
+{
+    plain_kernel(f);
+    f->wall_us = f->busy_us = 800;
+    f->copy_us = f->host_copy_us = holds ? 300 : 30;
+    f->host_copy_bytes = 3000000;
+    f->copies = f->pageable_copies = 2;
+}
+
+static void host_bound(stitch__facts *f, bool holds)
+{
+    plain_kernel(f);
+    f->wall_us = 700;
+    f->idle_us = 200;
+    f->host_us = holds ? 190 : 20;
+}
+
+static void sync_bound(stitch__facts *f, bool holds)
+{
+    plain_kernel(f);
+    f->wall_us = 700;
+    f->idle_us = 200;
+    f->sync_us = holds ? 190 : 20;
+}
+
+static void many_launches(stitch__facts *f, uint64_t count, double time_us, double idle_us)
+{
+    stitch__kernel_fact *k = timed_kernel(f, "short", time_us);
+    k->launches = f->launches = count;
+    f->busy_us = time_us * (double)count;
+    f->idle_us = idle_us;
+    f->wall_us = f->busy_us + idle_us;
+}
+
+static void launch_bound(stitch__facts *f, bool holds)
+{
+    many_launches(f, 40, 2, 100);
+    f->graph = !holds;
+}
+
+static void many_small_kernels(stitch__facts *f, bool holds)
+{
+    many_launches(f, holds ? 40 : 5, holds ? 2 : 16, 50);
+    f->graph = true;
+}
+
+static void redundant_copies(stitch__facts *f, bool holds)
+{
+    plain_kernel(f);
+    f->wall_us = f->busy_us = 700;
+    f->copy_us = holds ? 100 : 20;
+    f->copies = 4;
+}
+
+static void fusable_neighbours(stitch__facts *f, bool holds)
+{
+    for (int i = 0; i < 2; i++) {
+        stitch__kernel_fact *k = timed_kernel(f, i ? "second" : "first", 250);
+        full_counters(k);
+        k->step = i;
+    }
+    f->launches = 2;
+    add_steps(f, 2);
+    f->steps[0].next = holds ? 1 : -1;
+    f->steps[0].between = "h";
+    f->steps[0].between_bytes = 64000000;
+}
+
+#define PAIR(id)                                                                                                       \
+    {                                                                                                                  \
+#id, id                                                                                                        \
+    }
+static const struct {
+    const char *id;
+    build_fn build;
+} pairs[] = {PAIR(conversions),
+             PAIR(small_grid),
+             PAIR(uncoalesced),
+             PAIR(bank_conflicts),
+             PAIR(spills),
+             PAIR(atomic_contention),
+             PAIR(tensor_unused),
+             PAIR(barrier_stalls),
+             PAIR(fp64_bound),
+             PAIR(xu_bound),
+             PAIR(l2_thrash),
+             PAIR(cache_bound),
+             PAIR(partial_warps),
+             PAIR(divergence),
+             PAIR(memory_bound_near_limit),
+             PAIR(low_occupancy),
+             PAIR(tail_effect),
+             PAIR(compute_bound_near_limit),
+             PAIR(uneven_blocks),
+             PAIR(latency_bound),
+             PAIR(host_copies),
+             PAIR(host_bound),
+             PAIR(sync_bound),
+             PAIR(launch_bound),
+             PAIR(redundant_copies),
+             PAIR(many_small_kernels),
+             PAIR(fusable_neighbours)};
+
+static void check_all(const char *id, const stitch__facts *f, const stitch__advices *a)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const stitch__advice *v = &a->list[i];
+        if (!*v->problem || !*v->evidence || !*v->action || strstr(v->evidence, "nan") || strstr(v->evidence, "inf"))
+            FAIL("facts of %s, rule %s: %s / %s / %s", id, v->rule, v->problem, v->evidence, v->action);
+        double most =
+            v->kernel >= 0 ? f->kernels[v->kernel].time_us * (double)f->kernels[v->kernel].launches : f->wall_us;
+        if (!(v->gain_us >= 0 && v->gain_us <= most) || fabs(v->gain_share - v->gain_us / f->wall_us) > 1e-9)
+            FAIL("facts of %s, rule %s: gains %g (%g) of %g", id, v->rule, v->gain_us, v->gain_share, most);
+        if (i && v->gain_us > v[-1].gain_us)
+            FAIL("facts of %s: rule %s comes too late", id, v->rule);
+    }
+}
+
+TEST(each_rule_has_a_pair)
+{
+    size_t count;
+    const stitch__rule *rules = stitch__rules(&count);
+    for (size_t i = 0; i < count; i++) {
+        size_t found = 0;
+        for (size_t j = 0; j < STITCH__COUNT(pairs); j++)
+            found += strcmp(pairs[j].id, rules[i].id) == 0;
+        if (found != 1)
+            FAIL("rule %s: %zu pairs in this file, 1 is needed", rules[i].id, found);
+    }
+    CHECK_INT(count, STITCH__COUNT(pairs));
+}
+
+TEST(rules_hold_and_do_not_hold)
+{
+    for (size_t i = 0; i < STITCH__COUNT(pairs); i++) {
+        for (int holds = 0; holds < 2; holds++) {
+            stitch__facts *f = h200(NULL);
+            stitch__advices a;
+            pairs[i].build(f, holds);
+            CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+            if ((advice_of(&a, pairs[i].id) != NULL) != holds)
+                FAIL("rule %s %s", pairs[i].id, holds ? "is silent" : "is said although it does not hold");
+            check_all(pairs[i].id, f, &a);
+            stitch__advices_free(&a);
+            stitch__facts_free(f);
+        }
+    }
+}
+
+TEST(rules_hide_only_later_rules)
+{
+    size_t count;
+    const stitch__rule *rules = stitch__rules(&count);
+    for (size_t i = 0; i < count; i++) {
+        char ids[512], *rest = NULL;
+        CHECK(strlen(rules[i].hides) < sizeof(ids));
+        if (*rules[i].hides)
+            CHECK(rules[i].hides[0] == ' ' && rules[i].hides[strlen(rules[i].hides) - 1] == ' ');
+        strcpy(ids, rules[i].hides);
+        for (char *id = strtok_r(ids, " ", &rest); id; id = strtok_r(NULL, " ", &rest)) {
+            size_t at = 0;
+            while (at < count && strcmp(rules[at].id, id) != 0)
+                at++;
+            if (at <= i || at == count || rules[at].about != rules[i].about)
+                FAIL("rule %s cannot hide %s", rules[i].id, id);
+        }
+    }
+}
+
+/* The table in docs/profile.md is that of the rules. */
+TEST(each_rule_is_documented)
+{
+    static const char *const about[] = {"kernel", "steps", "run"};
+    char *text = NULL, row[512];
+    size_t len, count;
+    const stitch__rule *rules = stitch__rules(&count);
+    CHECK_OK(stitch__file_read(NULL, STITCH_TEST_DOCS "/profile.md", 0, &text, &len, &err));
+    for (size_t i = 0; i < count; i++) {
+        snprintf(row, sizeof(row), "\n| `%s` | %s | %s | %s |\n", rules[i].id, about[rules[i].about], rules[i].when,
+                 rules[i].problem);
+        if (!strstr(text, row))
+            FAIL("docs/profile.md lacks the row:%s", row);
+    }
+    stitch_free(text);
+}
+
+/* ---- what single rules do besides ---- */
+
+static void advise(stitch__facts *f, stitch__advices *a)
+{
+    CHECK_INT(stitch__advise(NULL, f, a), STITCH_OK);
+    check_all("a test", f, a);
+}
+
+static void release(stitch__facts *f, stitch__advices *a)
+{
+    stitch__advices_free(a);
+    stitch__facts_free(f);
+}
+
+TEST(a_cause_hides_its_effects)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    uncoalesced(f, true);
+    advise(f, &a);
+    CHECK(advice_of(&a, "uncoalesced") != NULL);
+    CHECK(advice_of(&a, "latency_bound") == NULL);
+    stitch__advices_free(&a);
+    METRIC(&f->kernels[0], STORE_SECTORS) = 2e6;
+    advise(f, &a);
+    CHECK(advice_of(&a, "latency_bound") != NULL);
+    release(f, &a);
+}
+
+/* 16 sectors a request are what float4 needs: only where warps wait for them, far from DRAM's limit. */
+TEST(vector_accesses_are_not_taken_for_uncoalesced_ones)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    stitch__kernel_fact *k = plain_kernel(f);
+    METRIC(k, LOAD_SECTORS) = 16e6;
+    METRIC(k, STALL_LONG) = 0.5;
+    advise(f, &a);
+    CHECK(advice_of(&a, "uncoalesced") == NULL);
+    stitch__advices_free(&a);
+    METRIC(k, STALL_LONG) = 9;
+    advise(f, &a);
+    CHECK(advice_of(&a, "uncoalesced") != NULL);
+    stitch__advices_free(&a);
+    METRIC(k, DRAM_BYTES) = 500 * 0.9 * 4100e3;
+    advise(f, &a);
+    CHECK(advice_of(&a, "uncoalesced") == NULL);
+    CHECK(advice_of(&a, "memory_bound_near_limit") != NULL);
+    release(f, &a);
+}
+
+static stitch__facts *simulated(void)
+{
+    stitch__facts *f = h200(NULL);
+    f->source = "simulator";
+    f->ceilings.measured = false;
+    f->wall_us = f->busy_us = 0;
+    f->no_timeline = f->no_counters = "the device is simulated";
+    return f;
+}
+
+TEST(counts_of_the_simulator_suffice)
+{
+    stitch__facts *f = simulated();
+    stitch__advices a;
+    stitch__kernel_fact *k = timed_kernel(f, "counted", 0);
+    METRIC(k, INST) = 10000;
+    METRIC(k, FLOPS) = METRIC(k, MMA_INST) = METRIC(k, LOCAL_REQUESTS) = 0;
+    METRIC(k, GLOBAL_REQUESTS) = 2000;
+    METRIC(k, GLOBAL_SECTORS) = 36000;
+    METRIC(k, GLOBAL_IDEAL_SECTORS) = 8000;
+    METRIC(k, GLOBAL_BYTES) = 256000;
+    METRIC(k, SHARED_WAVEFRONTS) = 33000;
+    METRIC(k, SHARED_IDEAL_WAVEFRONTS) = 2000;
+    METRIC(k, BRANCHES) = 1000;
+    METRIC(k, DIVERGENT_BRANCHES) = 500;
+    METRIC(k, ATOMICS) = 320;
+    METRIC(k, ATOMIC_COLLISIONS) = 310;
+    *add_line(k, 4, "y[x * n + i] = t[x][i];", NULL, 0) = (stitch__line_fact){
+        "program.cu", 4, "y[x * n + i] = t[x][i];", 0, 0, {{0}}, 500, 1000, 32000, 4000, 32000, 1000};
+    *add_line(k, 3, "t[i][x] = u[i * n + x];", NULL, 0) =
+        (stitch__line_fact){"program.cu", 3, "t[i][x] = u[i * n + x];", 0, 0, {{0}}, 900, 1000, 4000, 4000, 1000, 1000};
+    CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+    CHECK(advice_of(&a, "uncoalesced") != NULL);
+    CHECK_INT(advice_of(&a, "uncoalesced")->line, 4);
+    CHECK_STR(advice_of(&a, "uncoalesced")->source, "y[x * n + i] = t[x][i];");
+    CHECK_HAS(advice_of(&a, "uncoalesced")->evidence, "4.5 times");
+    CHECK(advice_of(&a, "bank_conflicts") != NULL);
+    CHECK_INT(advice_of(&a, "bank_conflicts")->line, 4);
+    CHECK_HAS(advice_of(&a, "bank_conflicts")->evidence, "16.5-way");
+    CHECK(advice_of(&a, "atomic_contention") != NULL);
+    CHECK_INT(a.count, 3); /* a kernel has three at the most; divergence is the fourth */
+    for (size_t i = 0; i < a.count; i++)
+        CHECK(a.list[i].gain_us == 0 && a.list[i].gain_share == 0);
+    stitch__advices_free(&a);
+    METRIC(k, ATOMIC_COLLISIONS) = 10;
+    METRIC(k, GLOBAL_SECTORS) = 9000;
+    CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+    CHECK(advice_of(&a, "divergence") != NULL);
+    CHECK(advice_of(&a, "uncoalesced") == NULL);
+    CHECK(advice_of(&a, "atomic_contention") == NULL);
+    release(f, &a);
+}
+
+TEST(grids_of_the_simulator_are_not_judged)
+{
+    stitch__facts *f = simulated();
+    stitch__advices a;
+    stitch__kernel_fact *k = timed_kernel(f, "counted", 0);
+    k->grid[0] = 4;
+    k->waves = 1.1;
+    CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+    CHECK_INT(a.count, 0);
+    release(f, &a);
+}
+
+TEST(a_timeline_alone_says_little)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    stitch__kernel_fact *k = timed_kernel(f, "timed", 500);
+    k->occupancy = 0.4;
+    advise(f, &a);
+    CHECK_INT(a.count, 0);
+    CHECK_INT(a.kernels[0].bound, STITCH__BOUND_UNKNOWN);
+    stitch__advices_free(&a);
+    k->occupancy = 0.125;
+    k->limiter = "shared memory";
+    k->local = 64;
+    advise(f, &a);
+    CHECK(advice_of(&a, "low_occupancy") != NULL);
+    CHECK_HAS(advice_of(&a, "low_occupancy")->action, "smaller tiles");
+    CHECK(advice_of(&a, "spills") != NULL);
+    CHECK(advice_of(&a, "spills")->gain_us == 0); /* not known */
+    release(f, &a);
+}
+
+TEST(samples_alone_name_the_line)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    stitch__kernel_fact *k = timed_kernel(f, "sampled", 500);
+    add_line(k, 3, "float v = x[i];", "wait", 100);
+    add_line(k, 9, "sum += v;", "long_scoreboard", 900);
+    advise(f, &a);
+    CHECK(advice_of(&a, "latency_bound") != NULL);
+    CHECK_INT(advice_of(&a, "latency_bound")->line, 9);
+    CHECK_HAS(advice_of(&a, "latency_bound")->evidence, "90 % of waiting is long_scoreboard");
+    stitch__advices_free(&a);
+    k->samples = 0; /* too few to say anything */
+    k->lines[0].samples = k->lines[0].reasons[0].samples = 1;
+    k->lines[1].samples = k->lines[1].reasons[0].samples = 9;
+    advise(f, &a);
+    CHECK_INT(a.count, 0);
+    release(f, &a);
+}
+
+TEST(small_kernels_get_no_advice_of_their_own)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    stitch__kernel_fact *k;
+    memory_bound_near_limit(f, true);
+    k = timed_kernel(f, "tiny", 5);
+    k->local = 1000;
+    k->occupancy = 0.1;
+    advise(f, &a);
+    for (size_t i = 0; i < a.count; i++)
+        CHECK_INT(a.list[i].kernel, 0);
+    stitch__advices_free(&a);
+    f->kernels[1].time_us = 100;
+    advise(f, &a);
+    CHECK(advice_of(&a, "low_occupancy") != NULL);
+    release(f, &a);
+}
+
+/* Each of 20 steps has 1 % of the time, the kernel that they share has 20 %. */
+TEST(steps_with_the_same_kernel_are_one_advice)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    memory_bound_near_limit(f, true);
+    f->wall_us = f->busy_us = 625;
+    for (int i = 0; i < 20; i++)
+        timed_kernel(f, "same", 6.25)->occupancy = 0.125;
+    CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+    CHECK_INT(a.count, 2);
+    const stitch__advice *v = advice_of(&a, "low_occupancy");
+    CHECK(v != NULL);
+    CHECK_HAS(v->evidence, "(and 19 more steps with this kernel)");
+    CHECK_NEAR(v->gain_us, 20 * 6.25 * 0.75, 1e-6);
+    release(f, &a);
+}
+
+TEST(kernels_of_a_library_get_what_its_caller_can_do)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    stitch__kernel_fact *k;
+    tensor_unused(f, true);
+    k = &f->kernels[0];
+    k->library = true;
+    k->occupancy = 0.125;
+    k->local = 1000;
+    METRIC(k, LOCAL_LOADS) = 5e5;
+    advise(f, &a);
+    CHECK_INT(a.count, 1);
+    CHECK_STR(a.list[0].rule, "tensor_unused");
+    release(f, &a);
+}
+
+TEST(tensor_cores_by_policy)
+{
+    static const struct {
+        int precision;
+        bool said;
+        const char *words;
+    } cases[] = {{STITCH_PRECISION_ANY, true, "any products"},
+                 {STITCH_PRECISION_F32, false, ""},
+                 {STITCH_PRECISION_TF32, true, "TF32"},
+                 {STITCH_PRECISION_F16, true, "half"},
+                 {-1, true, "not known"}};
+    for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
+        stitch__facts *f = h200(NULL);
+        stitch__advices a;
+        tensor_unused(f, true);
+        f->precision = cases[i].precision;
+        advise(f, &a);
+        const stitch__advice *v = advice_of(&a, "tensor_unused");
+        CHECK_INT(v != NULL, cases[i].said);
+        if (v)
+            CHECK_HAS(v->action, cases[i].words);
+        release(f, &a);
+    }
+}
+
+TEST(tensor_cores_where_they_cannot_help)
+{
+    for (int i = 0; i < 5; i++) {
+        stitch__facts *f = h200(NULL);
+        stitch__advices a;
+        tensor_unused(f, true);
+        stitch__kernel_fact *k = &f->kernels[0];
+        if (i == 0)
+            METRIC(k, TENSOR_INST) = 1e6;
+        else if (i == 1)
+            METRIC(k, FP64_SHARE) = 50;
+        else if (i == 2)
+            METRIC(k, FFMA) = 8.0 * 4096 * 256; /* a few a thread: no product */
+        else if (i == 3)
+            METRIC(k, DRAM_BYTES) = 500 * 0.9 * 4100e3;
+        else
+            f->ceilings.tf32_tflops = 0; /* no such unit */
+        advise(f, &a);
+        if (advice_of(&a, "tensor_unused"))
+            FAIL("said in case %d", i);
+        release(f, &a);
+    }
+}
+
+TEST(sums_of_products_are_told_by_their_text)
+{
+    static const char *const yes[] = {"acc += a[i * n + k] * b[k * n + j];", "acc[y][x] += ra[y] * rb[x];",
+                                      "acc = fmaf(a, b, acc);", "s = __fmaf_rn(x[i],w[i],s);"};
+    static const char *const no[] = {"",
+                                     "s += d * d;",
+                                     "x += 2.0f * y;",
+                                     "y += x * 0.5f;",
+                                     "i += 1;",
+                                     "a = b * c;",
+                                     "s = fmaf(d, d, s);",
+                                     "fma(",
+                                     "fma(a",
+                                     "fma(a,",
+                                     "+=",
+                                     "+=*",
+                                     "x +=* p;",
+                                     "+= a *",
+                                     "sum += x[i]; /* no product */"};
+    for (size_t i = 0; i < STITCH__COUNT(yes); i++) {
+        if (!stitch__sums_products(yes[i]))
+            FAIL("no: %s", yes[i]);
+    }
+    for (size_t i = 0; i < STITCH__COUNT(no); i++) {
+        if (stitch__sums_products(no[i]))
+            FAIL("yes: %s", no[i]);
+    }
+}
+
+/* ---- steps ---- */
+
+static stitch__facts *chain(size_t count)
+{
+    stitch__facts *f = h200(NULL);
+    add_steps(f, count);
+    for (size_t i = 0; i < count; i++) {
+        stitch__kernel_fact *k = timed_kernel(f, i % 2 ? "odd" : "even", 100);
+        k->step = (int32_t)i;
+        f->steps[i].name = "k";
+        f->steps[i].next = i + 1 < count ? (int32_t)i + 1 : -1;
+        f->steps[i].between = "h";
+        f->steps[i].between_bytes = 41000000;
+    }
+    f->launches = count;
+    f->wall_us = f->busy_us = 100.0 * (double)count;
+    return f;
+}
+
+TEST(chains_of_steps_are_one_advice)
+{
+    stitch__facts *f = chain(6);
+    stitch__advices a;
+    advise(f, &a);
+    CHECK_INT(a.count, 1);
+    CHECK_STR(a.list[0].rule, "fusable_neighbours");
+    CHECK_INT(a.list[0].step, 0);
+    CHECK_INT(a.list[0].kernel, -1);
+    CHECK_HAS(a.list[0].evidence, "run[0] (k), run[1] (k), run[2] (k), run[3] (k) and more hand on 205 MB");
+    CHECK_NEAR(a.list[0].gain_us, 5 * (20 + 2.3), 1e-6); /* each buffer written and read at 4100 GB/s, and a launch */
+    stitch__advices_free(&a);
+    f->graph = true;
+    advise(f, &a);
+    CHECK_NEAR(a.list[0].gain_us, 5 * (20 + 1.2), 1e-6);
+    stitch__advices_free(&a);
+    f->kernels[0].time_us = 2000; /* the others cannot give more than they take */
+    for (int i = 1; i < 6; i++)
+        f->kernels[i].time_us = 10;
+    f->wall_us = f->busy_us = 2050;
+    advise(f, &a);
+    CHECK_NEAR(a.list[0].gain_us, 50, 1e-6);
+    release(f, &a);
+}
+
+TEST(steps_of_others_are_not_fused)
+{
+    stitch__facts *f = chain(6);
+    stitch__advices a;
+    f->steps[1].kind = "op";
+    f->steps[4].kind = "gemm";
+    advise(f, &a);
+    CHECK_INT(a.count, 2); /* 2 and 3; 4 and 5: what comes after a product can be its epilogue */
+    for (size_t i = 0; i < a.count; i++)
+        CHECK(a.list[i].step == 2 || a.list[i].step == 4);
+    release(f, &a);
+}
+
+TEST(steps_in_circles_end)
+{
+    stitch__facts *f = chain(6);
+    stitch__advices a;
+    f->steps[5].next = 0;
+    f->steps[3].next = 3;
+    f->steps[2].next = 1;
+    f->steps[4].next = 99;
+    f->steps[0].next = -7;
+    advise(f, &a);
+    CHECK_INT(a.count, 1);
+    CHECK_INT(a.list[0].step, 1);
+    release(f, &a);
+}
+
+TEST(copying_steps_are_said_without_times)
+{
+    stitch__facts *f = simulated();
+    stitch__advices a;
+    add_steps(f, 3);
+    f->steps[1].kind = "copy";
+    f->steps[1].moves_only = true;
+    CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+    CHECK_INT(a.count, 1);
+    CHECK_STR(a.list[0].rule, "redundant_copies");
+    CHECK_HAS(a.list[0].evidence, "run[1]");
+    release(f, &a);
+}
+
+/* What the tracing itself adds to the gaps is not taken for the run's. */
+TEST(idle_time_of_the_trace_is_not_that_of_the_run)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    many_launches(f, 40, 2, 100);
+    f->wall_us = 84;
+    advise(f, &a);
+    CHECK(advice_of(&a, "launch_bound") == NULL);
+    release(f, &a);
+}
+
+TEST_MAIN(RUN(each_rule_has_a_pair), RUN(rules_hold_and_do_not_hold), RUN(rules_hide_only_later_rules),
+          RUN(each_rule_is_documented), RUN(a_cause_hides_its_effects),
+          RUN(vector_accesses_are_not_taken_for_uncoalesced_ones), RUN(counts_of_the_simulator_suffice),
+          RUN(grids_of_the_simulator_are_not_judged), RUN(a_timeline_alone_says_little),
+          RUN(samples_alone_name_the_line), RUN(small_kernels_get_no_advice_of_their_own),
+          RUN(steps_with_the_same_kernel_are_one_advice), RUN(kernels_of_a_library_get_what_its_caller_can_do),
+          RUN(tensor_cores_by_policy), RUN(tensor_cores_where_they_cannot_help),
+          RUN(sums_of_products_are_told_by_their_text), RUN(chains_of_steps_are_one_advice),
+          RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end), RUN(copying_steps_are_said_without_times),
+          RUN(idle_time_of_the_trace_is_not_that_of_the_run))
