@@ -12,36 +12,36 @@
 /* What bounds a kernel, or the run. X(NAME, "word") */
 #define STITCH__BOUND_CLASS_LIST(X)                                                                                    \
     X(UNKNOWN, "unknown")                                                                                              \
-    X(MEMORY, "memory")   /* at or near the memory's ceiling */                                                       \
-    X(COMPUTE, "compute") /* at or near the ceiling of a unit that computes */                                        \
-    X(LATENCY, "latency") /* far from both: warps wait */                                                             \
-    X(LAUNCH, "launch")   /* of a run: the device waits for launches; of a kernel: too short or too small a grid */  \
-    X(COPY, "copy")       /* of a run: copies between host and device take the time */                               \
+    X(MEMORY, "memory")   /* at or near the memory's ceiling */                                                        \
+    X(COMPUTE, "compute") /* at or near the ceiling of a unit that computes */                                         \
+    X(LATENCY, "latency") /* far from both: warps wait */                                                              \
+    X(LAUNCH, "launch")   /* of a run: the device waits for launches; of a kernel: too short or too small a grid */    \
+    X(COPY, "copy")       /* of a run: copies between host and device take the time */                                 \
     X(HOST, "host")       /* of a run: the device waits for the host */
 
 typedef enum stitch__bound_class {
 #define X(name, word) STITCH__BOUND_##name,
     STITCH__BOUND_CLASS_LIST(X)
 #undef X
-    STITCH__BOUND_CLASSES
+        STITCH__BOUND_CLASSES
 } stitch__bound_class;
 
 const char *stitch__bound_class_name(int bound);
 
 typedef struct stitch__verdict {
-    int bound;            /* stitch__bound_class */
-    double limit_us;      /* the time that the ceiling which bounds it allows; 0: not known */
-    double reached;       /* limit_us / time, 0 to 1; 0: not known */
-    double intensity;     /* operations per byte of DRAM; 0: not known */
-    double gb_s, tflops;  /* achieved; 0: not known */
-    const char *because;  /* one clause with its figures: "DRAM at 91 % of 4.1 TB/s" */
+    int bound;           /* stitch__bound_class */
+    double limit_us;     /* the time that the ceiling which bounds it allows; 0: not known */
+    double reached;      /* limit_us / time, 0 to 1; 0: not known */
+    double intensity;    /* operations per byte of DRAM; 0: not known */
+    double gb_s, tflops; /* achieved; 0: not known */
+    const char *because; /* one clause with its figures: "DRAM at 91 % of 4.1 TB/s" */
 } stitch__verdict;
 
 typedef struct stitch__advice {
-    const char *rule;     /* id: "uncoalesced" */
-    int32_t kernel;       /* index into the facts' kernels; -1: the run as a whole */
-    int32_t step;         /* -1: none */
-    const char *file;     /* "" if no line is meant */
+    const char *rule; /* id: "uncoalesced" */
+    int32_t kernel;   /* index into the facts' kernels; -1: the run as a whole */
+    int32_t step;     /* -1: none */
+    const char *file; /* "" if no line is meant */
     uint32_t line;
     const char *source;   /* text of that line; "" */
     const char *problem;  /* one sentence: what is the matter */
