@@ -70,7 +70,6 @@
 #define HIDES_LAUNCH_US 10.0
 #define SMALL_US        5.0
 #define SEVERAL         4 /* launches: fewer are no chain */
-#define MANY            8
 
 enum { TEXT = 96 };
 
@@ -208,6 +207,8 @@ static bool cache_bound(const stitch__subject *s, stitch__finding *out)
     if (ffma > 0 && loads > 0)
         say(out->evidence, "; %.1f multiply-adds a load from global memory",
             stitch__or(stitch__ratio(ffma / WARP, loads), 0));
+    if (isnan(g->sectors))
+        say(out->action, "Whether accesses are coalesced was not counted: check that first.");
     out->part = 1 - fmax(g->dram, stitch__or(g->compute, 0));
     out->line = waits ? stitch__waiting_line(s->k, "lg_throttle", "long_scoreboard") : stitch__heaviest_line(s->k, 'w');
     return true;
@@ -286,6 +287,21 @@ static bool xu_bound(const stitch__subject *s, stitch__finding *out)
 static bool fp64_bound(const stitch__subject *s, stitch__finding *out)
 {
     return pipe_bound(s, s->g->fp64, "float64", out);
+}
+
+/* Compute-bound by what is not the arithmetic that anyone asked for. */
+static bool instruction_bound(const stitch__subject *s, stitch__finding *out)
+{
+    const stitch__figures *g = s->g;
+    double most = stitch__most(g->issue, g->alu), rest = fmax(stitch__or(g->fma, 0), stitch__or(g->tensor, 0));
+    rest = fmax(rest, fmax(stitch__or(g->xu, 0), stitch__or(g->fp64, 0)));
+    if (!(most >= STITCH__BOUND_FROM) || g->memory > most || rest >= STITCH__BOUND_FROM)
+        return false;
+    say(out->evidence, "%s at %.0f %%, the arithmetic pipes at %.0f %% at the most",
+        most == g->issue ? "issue slots" : "integer pipe", 100 * most, 100 * rest);
+    out->part = 1 - fmax(rest, stitch__or(g->memory, 0)) / most;
+    out->line = stitch__heaviest_line(s->k, 'w');
+    return true;
 }
 
 static const char *allowed_products(int precision)
@@ -497,38 +513,18 @@ static bool atomic_contention(const stitch__subject *s, stitch__finding *out)
 
 /* ---- steps ---- */
 
-static const stitch__step_fact *step_of(const stitch__facts *f, int32_t step)
-{
-    return step >= 0 && (size_t)step < f->step_count ? &f->steps[step] : NULL;
-}
-
 static bool conversions(const stitch__subject *s, stitch__finding *out)
 {
-    const stitch__step_fact *step = step_of(s->f, s->k->step);
+    const stitch__step_fact *step = stitch__step_of(s->f, s->k->step);
     if (!step || !step->moves_only || !(s->g->share >= MOVES_FROM || isnan(s->g->time_us)))
         return false;
-    const stitch__step_fact *next = step_of(s->f, step->next);
+    const stitch__step_fact *next = stitch__step_of(s->f, step->next);
     say(out->evidence, "%.60s computes nothing", step->place);
     if (next)
         say(out->evidence, "; %.3g MB in %.60s go on to %.60s", (double)step->between_bytes / 1e6, step->between,
             next->place);
     out->part = 1;
     return true;
-}
-
-/* Products of a library read their operands from memory, and a host's operator is what it is. */
-int32_t stitch__fusable_next(const stitch__facts *f, int32_t at)
-{
-    const stitch__step_fact *step = step_of(f, at), *next = step ? step_of(f, step->next) : NULL;
-    if (!next || step->next <= at || strcmp(step->kind, "op") == 0 || strcmp(next->kind, "op") == 0 ||
-        strcmp(next->kind, "gemm") == 0)
-        return -1;
-    return step->next;
-}
-
-static const char *step_name(const stitch__step_fact *step)
-{
-    return *step->name ? step->name : step->kind;
 }
 
 /* A chain of steps in one kernel: what is handed on is neither written nor read, and launches are saved. */
@@ -540,14 +536,7 @@ static bool fusable_neighbours(const stitch__subject *s, stitch__finding *out)
     bool timed = true;
     for (int32_t at = s->step, next; at >= 0; at = next) {
         const stitch__step_fact *step = &s->f->steps[at];
-        double here = NAN, launches = 1;
-        for (size_t i = 0; i < s->f->kernel_count; i++) {
-            if (s->f->kernels[i].step != at)
-                continue;
-            launches = (double)(s->f->kernels[i].launches ? s->f->kernels[i].launches : 1);
-            here = stitch__or(here, 0) + s->figures[i].total_us +
-                   stitch__or(stitch__measured(s->f->kernels[i].gap_us), 0) * launches;
-        }
+        double launches, here = stitch__step_time(s, at, &launches);
         timed &= !isnan(here);
         time += here;
         longest = fmax(longest, here);
@@ -557,7 +546,7 @@ static bool fusable_neighbours(const stitch__subject *s, stitch__finding *out)
             gain += launch > 0 ? launches * launch : 0;
         }
         if (count < 4)
-            say(out->evidence, "%s%.40s (%.40s)", count ? ", " : "", step->place, step_name(step));
+            say(out->evidence, "%s%.40s (%.40s)", count ? ", " : "", step->place, stitch__step_name(step));
         count++;
     }
     if (count < 2)
@@ -595,11 +584,11 @@ static bool many_small_kernels(const stitch__subject *s, stitch__finding *out)
     const stitch__ceilings *c = &s->f->ceilings;
     double each = s->f->graph ? c->graph_node_us : c->launch_us, more = (double)s->f->launches - 1;
     double cost = fmax(s->run->idle_us - s->run->host_us - s->run->sync_us, each > 0 ? more * each : 0);
-    if (s->f->launches < MANY || !(s->run->kernel_us <= SMALL_US) || !(cost >= LAUNCHES_FROM * run_time(s)))
+    if (s->f->launches < SEVERAL || !(s->run->kernel_us <= SMALL_US) || !(cost >= LAUNCHES_FROM * run_time(s)))
         return false;
     say(out->evidence, "%" PRIu64 " kernels of %.1f us; starting them takes %.1f of %.1f us%s", s->f->launches,
         s->run->kernel_us, fmin(cost, s->run->time_us), s->run->time_us, s->f->graph ? ", although it is a graph" : "");
-    out->gain_us = cost + more * fmin(STITCH__EMPTY_KERNEL_US, s->run->kernel_us);
+    out->gain_us = s->run->idle_us > 0 ? cost + more * fmin(STITCH__EMPTY_KERNEL_US, s->run->kernel_us) : cost;
     return true;
 }
 
@@ -721,6 +710,14 @@ static const stitch__rule rules[] = {
      "Evaluate fewer of them (common factors, exp2 with a folded constant, once a row instead of once an element), or "
      "a part by polynomials on the float32 pipe.",
      ""},
+    {"instruction_bound", KERNEL, 0, instruction_bound,
+     "issue slots or the integer pipe at 60 %, every arithmetic pipe below",
+     "Most instructions are not the kernel's arithmetic: indices, conversions, loads and stores of single values, "
+     "loops.",
+     "Wider accesses (float4), indices worked out once outside of loops (32-bit ones), unrolled inner loops, more "
+     "results "
+     "a thread.",
+     " compute_bound_near_limit "},
     {"l2_thrash", KERNEL, 0, l2_thrash, "DRAM at 60 %, data asked for twice or more, L2 hits below 50 %",
      "Data is used again but comes from DRAM again: what runs at once needs more than L2 holds.",
      "Order the blocks so that neighbours in time share tiles (groups of rows and columns), use larger tiles, or split "
@@ -728,7 +725,7 @@ static const stitch__rule rules[] = {
      " memory_bound_near_limit "},
     {"cache_bound", KERNEL, 0, cache_bound,
      "L1 or L2 at 60 %, or 20 % of the waiting for the load queue, DRAM below 60 %",
-     "Loads and stores bound the kernel, not DRAM: the same data is loaded again and again.",
+     "The way to the caches bounds the kernel, not DRAM: too many loads and stores for what they bring.",
      "Keep tiles in shared memory, and several results a thread in registers, so that a loaded value is used many "
      "times; "
      "load 16 bytes at once.",
@@ -778,7 +775,7 @@ static const stitch__rule rules[] = {
      "Short kernels are launched one by one, and the device waits for each launch.",
      "Run them as one CUDA graph, and fuse what follows each other.", " many_small_kernels "},
     {"many_small_kernels", RUN, 0, many_small_kernels,
-     "8 or more kernels up to 5 us, starting them takes 20 % of the run",
+     "4 or more kernels up to 5 us, starting them takes 20 % of the run",
      "The run is many kernels that are hardly longer than their start.",
      "Fuse them: elementwise steps into their producers, or a persistent kernel with grid-wide barriers.", ""},
     {"redundant_copies", RUN, 0, redundant_copies, "5 % of the run's time; steps that copy, where nothing is timed",

@@ -88,7 +88,7 @@ void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, 
 void stitch__judge_run(const stitch__facts *f, const stitch__run_figures *run, const stitch__figures *figures,
                        const stitch__judged *kernels, stitch__judged *out);
 
-/* ---- rules_lines.c: which line of a kernel --------------------------------------------------------------------------
+/* ---- rules_help.c: lines and steps --------------------------------------------------------------------------
  */
 
 size_t stitch__lines_of(const stitch__kernel_fact *k);
@@ -147,8 +147,13 @@ typedef struct stitch__rule {
 } stitch__rule;
 
 const stitch__rule *stitch__rules(size_t *count);
+
+const stitch__step_fact *stitch__step_of(const stitch__facts *f, int32_t step); /* NULL: no such step */
+const char *stitch__step_name(const stitch__step_fact *step);
 /* The step after `step` that could be one kernel with it; -1: none. It always comes later. */
 int32_t stitch__fusable_next(const stitch__facts *f, int32_t step);
+/* Of a step's kernels and the gaps before them, in a run; NAN: not known. launches: of its kernel. */
+double stitch__step_time(const stitch__subject *s, int32_t step, double *launches);
 
 /* ---- advice_text.c ---------------------------------------------------------------------------------------------- */
 

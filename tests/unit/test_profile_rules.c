@@ -76,6 +76,13 @@ static void xu_bound(stitch__facts *f, bool holds)
     METRIC(plain_kernel(f), XU_SHARE) = holds ? 80 : 20;
 }
 
+static void instruction_bound(stitch__facts *f, bool holds)
+{
+    stitch__kernel_fact *k = plain_kernel(f);
+    METRIC(k, ISSUE) = 75;
+    METRIC(k, FMA_SHARE) = holds ? 20 : 70;
+}
+
 static void l2_thrash(stitch__facts *f, bool holds)
 {
     stitch__kernel_fact *k = plain_kernel(f);
@@ -222,6 +229,7 @@ static const struct {
              PAIR(barrier_stalls),
              PAIR(fp64_bound),
              PAIR(xu_bound),
+             PAIR(instruction_bound),
              PAIR(l2_thrash),
              PAIR(cache_bound),
              PAIR(partial_warps),

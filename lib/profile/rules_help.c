@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What rules ask of lines and steps.
+ */
+#include <math.h>
+
+#include "profile/rules.h"
+
+size_t stitch__lines_of(const stitch__kernel_fact *k)
+{
+    return k->line_count < STITCH__FACTS_LINES ? k->line_count : STITCH__FACTS_LINES;
+}
+
+uint64_t stitch__line_samples(const stitch__line_fact *line, const char *reason)
+{
+    for (size_t i = 0; i < line->reason_count && i < STITCH__FACTS_REASONS; i++) {
+        if (line->reasons[i].name && strcmp(line->reasons[i].name, reason) == 0)
+            return line->reasons[i].samples;
+    }
+    return 0;
+}
+
+const stitch__line_fact *stitch__waiting_line(const stitch__kernel_fact *k, const char *reason, const char *other)
+{
+    const stitch__line_fact *worst = NULL;
+    double most = 0;
+    for (size_t i = 0; i < stitch__lines_of(k); i++) {
+        const stitch__line_fact *l = &k->lines[i];
+        double samples = (double)stitch__line_samples(l, reason) + (double)stitch__line_samples(l, other);
+        if (l->line && samples > most) {
+            most = samples;
+            worst = l;
+        }
+    }
+    return worst;
+}
+
+static double over(uint64_t value, uint64_t ideal)
+{
+    return value > ideal ? (double)(value - ideal) : 0;
+}
+
+static double line_weight(const stitch__line_fact *l, char what)
+{
+    return what == 'g'   ? over(l->sectors, l->ideal_sectors)
+           : what == 's' ? over(l->wavefronts, l->ideal_wavefronts)
+                         : (double)(l->samples ? l->samples : l->instructions);
+}
+
+const stitch__line_fact *stitch__heaviest_line(const stitch__kernel_fact *k, char what)
+{
+    const stitch__line_fact *worst = NULL;
+    double most = 0;
+    for (size_t i = 0; i < stitch__lines_of(k); i++) {
+        double weight = line_weight(&k->lines[i], what);
+        if (k->lines[i].line && weight > most) {
+            most = weight;
+            worst = &k->lines[i];
+        }
+    }
+    return worst;
+}
+
+double stitch__line_share(const stitch__kernel_fact *k, const stitch__line_fact *line)
+{
+    double all = 0;
+    for (size_t i = 0; i < stitch__lines_of(k); i++)
+        all += line_weight(&k->lines[i], 'w');
+    all = line->samples ? fmax(all, (double)k->samples) : all;
+    return all > 0 && (!line->samples || all >= STITCH__SAMPLES_FROM) ? line_weight(line, 'w') / all : NAN;
+}
+
+/* The text begins with a literal number and nothing else of a factor: "2.0f;" */
+static bool literal(const char *text)
+{
+    size_t n = strspn(text, "0123456789.f");
+    return n > 0 && strchr(" ;)*+-/,", text[n]) != NULL;
+}
+
+bool stitch__sums_products(const char *text)
+{
+    const char *add = strstr(text, "+="), *star = add ? strchr(add, '*') : NULL, *left, *right, *end;
+    const char *fma = strstr(text, "fma"), *open = fma ? strchr(fma, '(') : NULL;
+    if (open) {
+        left = open + 1;
+        end = strchr(left, ',');
+        if (!end || !strchr(end + 1, ','))
+            return false;
+        right = end + 1;
+    } else if (star) {
+        left = add + 2;
+        end = star;
+        right = star + 1;
+    } else {
+        return false;
+    }
+    left += strspn(left, " ");
+    right += strspn(right, " ");
+    while (end > left && end[-1] == ' ')
+        end--;
+    return end > left && *right && !memchr(left, ';', (size_t)(end - left)) && !literal(left) && !literal(right) &&
+           strncmp(left, right, (size_t)(end - left)) != 0;
+}
+
+const stitch__step_fact *stitch__step_of(const stitch__facts *f, int32_t step)
+{
+    return step >= 0 && (size_t)step < f->step_count ? &f->steps[step] : NULL;
+}
+
+/* Products of a library read their operands from memory, and a host's operator is what it is. */
+int32_t stitch__fusable_next(const stitch__facts *f, int32_t at)
+{
+    const stitch__step_fact *step = stitch__step_of(f, at), *next = step ? stitch__step_of(f, step->next) : NULL;
+    if (!next || step->next <= at || strcmp(step->kind, "op") == 0 || strcmp(next->kind, "op") == 0 ||
+        strcmp(next->kind, "gemm") == 0)
+        return -1;
+    return step->next;
+}
+
+const char *stitch__step_name(const stitch__step_fact *step)
+{
+    return *step->name ? step->name : step->kind;
+}
+
+double stitch__step_time(const stitch__subject *s, int32_t step, double *launches)
+{
+    double time = NAN;
+    *launches = 1;
+    for (size_t i = 0; i < s->f->kernel_count; i++) {
+        const stitch__kernel_fact *k = &s->f->kernels[i];
+        if (k->step != step)
+            continue;
+        *launches = (double)(k->launches ? k->launches : 1);
+        time = stitch__or(time, 0) + s->figures[i].total_us + stitch__or(stitch__measured(k->gap_us), 0) * *launches;
+    }
+    return time;
+}
