@@ -16,17 +16,17 @@ enum {
 };
 
 enum { HEAD, DEVICE, KERNELS, ADVICE, MISSING, SECTIONS };
-static const char *const titles[SECTIONS] = {
-    "", "", "Kernels (share of the kernels' time, launches, time of one, what bounds it, how near a limit it is):\n",
-    "Advice, most gain first (a gain is an upper bound):\n", ""};
+static const char *const titles[SECTIONS] = {"", "", "Kernels:\n", "Advice (gains are upper bounds):\n", ""};
+
+enum { FORMS = 3 };
 
 /* Parts of the pool of text. */
 typedef struct piece {
-    size_t at, len;
-    size_t short_at, short_len; /* a shorter form; 0: none */
+    size_t forms, at[FORMS], len[FORMS]; /* longest first */
     int section;
     int value; /* smaller: worth more */
-    bool chosen, shortened;
+    bool chosen;
+    size_t form; /* of the chosen one */
 } piece;
 
 typedef struct writer {
@@ -62,13 +62,16 @@ static piece *begin(writer *w, int section, int value)
     memset(p, 0, sizeof(*p));
     p->section = section;
     p->value = value;
-    p->at = w->pool.len;
+    p->at[0] = w->pool.len;
     return p;
 }
 
+/* Of a form; the next one begins. */
 static void end(writer *w, piece *p)
 {
-    p->len = w->pool.len - p->at;
+    p->len[p->forms] = w->pool.len - p->at[p->forms];
+    if (++p->forms < FORMS)
+        p->at[p->forms] = w->pool.len;
 }
 
 static void put_time(stitch__buf *b, double us)
@@ -201,14 +204,20 @@ static void put_place(stitch__buf *b, const stitch__advice *a)
     stitch__buf_printf(b, "%s:%" PRIu32, *a->file ? stitch__short_name(a->file, name) : "line", a->line);
 }
 
+/* "1. [uncoalesced] transpose (run[1]), up to 12.00 us (10 % of the run)" */
+static void put_title(writer *w, size_t i)
+{
+    stitch__buf_printf(&w->pool, "%zu. [%s] ", i + 1, w->a->list[i].rule);
+    put_subject(w, &w->a->list[i]);
+    put_gain(&w->pool, &w->a->list[i]);
+}
+
 static void write_advice(writer *w, size_t i)
 {
     const stitch__advice *a = &w->a->list[i];
     stitch__buf *b = &w->pool;
     piece *p = begin(w, ADVICE, 10 + 10 * (int)w->advice++);
-    stitch__buf_printf(b, "%zu. [%s] ", i + 1, a->rule);
-    put_subject(w, a);
-    put_gain(b, a);
+    put_title(w, i);
     stitch__buf_printf(b, ": %s\n   Evidence: %s.\n", a->problem, a->evidence);
     if (a->line) {
         stitch__buf_puts(b, "   At ");
@@ -217,16 +226,17 @@ static void write_advice(writer *w, size_t i)
     }
     stitch__buf_printf(b, "   Do: %s\n", a->action);
     end(w, p);
-    p->short_at = b->len;
-    stitch__buf_printf(b, "%zu. [%s] ", i + 1, a->rule);
-    put_subject(w, a);
-    put_gain(b, a);
-    if (a->line) {
-        stitch__buf_puts(b, ", at ");
-        put_place(b, a);
+    for (int with_action = 1; with_action >= 0; with_action--) {
+        put_title(w, i);
+        if (a->line) {
+            stitch__buf_puts(b, ", at ");
+            put_place(b, a);
+        }
+        stitch__buf_putc(b, '\n');
+        if (with_action)
+            stitch__buf_printf(b, "   Do: %s\n", a->action);
+        end(w, p);
     }
-    stitch__buf_putc(b, '\n');
-    p->short_len = b->len - p->short_at;
 }
 
 static void write_missing(writer *w)
@@ -234,7 +244,7 @@ static void write_missing(writer *w)
     const char *const what[] = {"times", "counters", "stall reasons"};
     const char *const why[] = {w->f->no_timeline, w->f->no_counters, w->f->no_samples};
     bool any = false;
-    piece *p = begin(w, MISSING, 17);
+    piece *p = begin(w, MISSING, 12);
     for (size_t i = 0; i < STITCH__COUNT(what); i++) {
         if (!*why[i])
             continue;
@@ -265,14 +275,14 @@ static void choose(writer *w, size_t max)
         }
         size_t title = open[best->section] ? 0 : strlen(titles[best->section]);
         best->value = -1; /* seen */
-        if (used + title + best->len > max && best->short_len)
-            best->shortened = true;
-        size_t len = title + (best->shortened ? best->short_len : best->len);
-        if (used + len > max)
+        for (size_t form = 0; form < best->forms && !best->chosen; form++) {
+            best->chosen = used + title + best->len[form] <= max;
+            best->form = form;
+        }
+        if (!best->chosen)
             continue;
-        best->chosen = true;
         open[best->section] = true;
-        used += len;
+        used += title + best->len[best->form];
     }
 }
 
@@ -280,7 +290,7 @@ static size_t everything(const writer *w)
 {
     size_t len = strlen(titles[ADVICE]) + strlen(titles[KERNELS]);
     for (size_t i = 0; i < w->count; i++)
-        len += w->pieces[i].len;
+        len += w->pieces[i].len[0];
     return len;
 }
 
@@ -288,9 +298,9 @@ static size_t everything(const writer *w)
 static void write_cut(const writer *w, size_t max, stitch__buf *out)
 {
     const piece *head = &w->pieces[0];
-    const char *text = w->pool.data + head->at;
-    size_t len = head->len < max ? head->len : max;
-    while (len > 0 && len < head->len && ((unsigned char)text[len] & 0xc0) == 0x80)
+    const char *text = w->pool.data + head->at[0];
+    size_t len = head->len[0] < max ? head->len[0] : max;
+    while (len > 0 && len < head->len[0] && ((unsigned char)text[len] & 0xc0) == 0x80)
         len--;
     stitch__buf_append(out, text, len);
 }
@@ -303,17 +313,16 @@ static void write_chosen(writer *w, stitch__buf *out, bool all)
         const piece *p = &w->pieces[i];
         kernels += p->section == KERNELS && !p->chosen;
         advice += p->section == ADVICE && !p->chosen;
-        shortened += p->chosen && p->shortened;
+        shortened += p->chosen && p->form > 0;
         if (!p->chosen)
             continue;
         if (p->section != section)
             stitch__buf_puts(out, titles[p->section]);
         section = p->section;
-        stitch__buf_append(out, w->pool.data + (p->shortened ? p->short_at : p->at),
-                           p->shortened ? p->short_len : p->len);
+        stitch__buf_append(out, w->pool.data + p->at[p->form], p->len[p->form]);
     }
     if (kernels + advice + shortened || !all)
-        stitch__buf_printf(out, "Left out: %zu kernels, %zu advices; shortened: %zu advices.\n", kernels, advice,
+        stitch__buf_printf(out, "Left out: kernels: %zu, advice: %zu, shortened advice: %zu.\n", kernels, advice,
                            shortened);
 }
 
@@ -335,7 +344,7 @@ void stitch__advice_write_text(const stitch__facts *f, const stitch__advices *a,
     write_missing(&w);
     if (w.pool.failed) {
         out->failed = true;
-    } else if (max < w.pieces[0].len + LEFT_OUT_BYTES) {
+    } else if (max < w.pieces[0].len[0] + LEFT_OUT_BYTES) {
         write_cut(&w, max, out);
     } else {
         bool all = everything(&w) + LEFT_OUT_BYTES <= max;

@@ -2,7 +2,7 @@
  *
  * The rules of the advice. A rule is a function that says whether the facts show its problem, and an entry of the table
  * at the end of this file with its words. To add one: write the function, add the entry, a line in docs/profile.md and
- * a pair in tests/unit/test_profile_advice.c (both are checked).
+ * a pair in tests/unit/test_profile_rules.c (both are checked).
  *
  * What a function gives: evidence (the figures), part (of the kernel's time: what could be gained if the problem were
  * gone altogether, so an upper bound) or gain_us, and a line where one is known. NAN compares as false: a condition on
@@ -37,7 +37,7 @@
 #define CONFLICTS_FROM 0.20
 /* A wait that less than a fifth of the samples show has less to give than noise of a run and other advice. */
 #define WAIT_FROM 0.20
-/* 0.5 % of all instructions are spills that a compiler keeps out of loops. */
+/* Below 0.5 % of all instructions, local memory is used outside of loops. 16 bytes are four values. */
 #define SPILLS_OF_INST 0.005
 #define SPILL_BYTES    16
 /* With more waves than this a part of one is below a tenth of the time. */
@@ -70,8 +70,6 @@
 #define HIDES_LAUNCH_US 10.0
 #define SMALL_US        5.0
 #define SEVERAL         4 /* launches: fewer are no chain */
-
-enum { TEXT = 96 };
 
 STITCH__PRINTF(2, 3) static void say(char out[STITCH__EVIDENCE_BYTES], const char *fmt, ...)
 {
@@ -239,7 +237,7 @@ static bool memory_bound_near_limit(const stitch__subject *s, stitch__finding *o
 {
     if (!(s->g->dram >= STITCH__REACHED_FROM))
         return false;
-    say(out->evidence, "%s", s->v->because);
+    say(out->evidence, "DRAM at %.0f %% of its ceiling, %.0f GB/s", 100 * s->g->dram, stitch__or(s->g->gb_s, 0));
     out->part = 1 - s->g->dram;
     return true;
 }
@@ -251,7 +249,7 @@ static bool compute_bound_near_limit(const stitch__subject *s, stitch__finding *
     const stitch__figures *g = s->g;
     if (!(g->compute >= STITCH__REACHED_FROM) || g->compute < g->memory || g->compute == g->xu || g->compute == g->fp64)
         return false;
-    say(out->evidence, "%s", s->v->because);
+    say(out->evidence, "%s at %.0f %%", g->compute_part, 100 * g->compute);
     out->part = 1 - g->compute;
     return true;
 }
@@ -295,7 +293,7 @@ static bool instruction_bound(const stitch__subject *s, stitch__finding *out)
     const stitch__figures *g = s->g;
     double most = stitch__most(g->issue, g->alu), rest = fmax(stitch__or(g->fma, 0), stitch__or(g->tensor, 0));
     rest = fmax(rest, fmax(stitch__or(g->xu, 0), stitch__or(g->fp64, 0)));
-    if (!(most >= STITCH__BOUND_FROM) || g->memory > most || rest >= STITCH__BOUND_FROM)
+    if (!(most >= STITCH__BOUND_FROM) || g->memory > most || rest >= STITCH__BOUND_FROM || isnan(g->fma))
         return false;
     say(out->evidence, "%s at %.0f %%, the arithmetic pipes at %.0f %% at the most",
         most == g->issue ? "issue slots" : "integer pipe", 100 * most, 100 * rest);
@@ -441,8 +439,8 @@ static bool latency_bound(const stitch__subject *s, stitch__finding *out)
     double share;
     const char *reason = stitch__stall_most(s->k, &share), *meaning, *hint = stitch__stall_hint(reason, &meaning);
     bool sampled = s->v->bound == STITCH__BOUND_UNKNOWN && *reason && share >= 2 * WAIT_FROM;
-    if ((s->v->bound != STITCH__BOUND_LATENCY && !sampled) || strcmp(reason, "barrier") == 0)
-        return false;
+    if ((s->v->bound != STITCH__BOUND_LATENCY && !sampled) || (share >= WAIT_FROM && strcmp(reason, "barrier") == 0))
+        return false; /* barriers have a rule of their own */
     if (sampled)
         say(out->evidence, "counters are not known");
     else
@@ -581,14 +579,14 @@ static bool launch_bound(const stitch__subject *s, stitch__finding *out)
 
 static bool many_small_kernels(const stitch__subject *s, stitch__finding *out)
 {
-    const stitch__ceilings *c = &s->f->ceilings;
-    double each = s->f->graph ? c->graph_node_us : c->launch_us, more = (double)s->f->launches - 1;
-    double cost = fmax(s->run->idle_us - s->run->host_us - s->run->sync_us, each > 0 ? more * each : 0);
-    if (s->f->launches < SEVERAL || !(s->run->kernel_us <= SMALL_US) || !(cost >= LAUNCHES_FROM * run_time(s)))
+    const stitch__run_figures *r = s->run;
+    double cost = r->launch_us + ((double)s->f->launches - 1) * fmin(STITCH__EMPTY_KERNEL_US, r->kernel_us);
+    if (s->f->launches < SEVERAL || !(r->kernel_us <= SMALL_US) || !(cost >= LAUNCHES_FROM * run_time(s)))
         return false;
-    say(out->evidence, "%" PRIu64 " kernels of %.1f us; starting them takes %.1f of %.1f us%s", s->f->launches,
-        s->run->kernel_us, fmin(cost, s->run->time_us), s->run->time_us, s->f->graph ? ", although it is a graph" : "");
-    out->gain_us = s->run->idle_us > 0 ? cost + more * fmin(STITCH__EMPTY_KERNEL_US, s->run->kernel_us) : cost;
+    say(out->evidence, "%" PRIu64 " kernels of %.1f us; starting and ending them takes about %.1f of %.1f us%s",
+        s->f->launches, r->kernel_us, fmin(cost, r->time_us), r->time_us,
+        s->f->graph ? ", although it is a graph" : "");
+    out->gain_us = cost;
     return true;
 }
 
@@ -775,7 +773,7 @@ static const stitch__rule rules[] = {
      "Short kernels are launched one by one, and the device waits for each launch.",
      "Run them as one CUDA graph, and fuse what follows each other.", " many_small_kernels "},
     {"many_small_kernels", RUN, 0, many_small_kernels,
-     "4 or more kernels up to 5 us, starting them takes 20 % of the run",
+     "4 or more kernels up to 5 us; gaps and what empty kernels take are 20 % of the run",
      "The run is many kernels that are hardly longer than their start.",
      "Fuse them: elementwise steps into their producers, or a persistent kernel with grid-wide barriers.", ""},
     {"redundant_copies", RUN, 0, redundant_copies, "5 % of the run's time; steps that copy, where nothing is timed",

@@ -407,9 +407,10 @@ static void judge_kernels(const stitch__facts *f, const stitch__figures *figures
         return;
     }
     const char *what = isnan(figures[worst].total_us) ? "work" : "kernel time";
-    say(j, "%.0f %% of the %s", 100 * stitch__or(stitch__ratio(time[bound], all), 0), what);
-    say(j, "; %s has %.0f %%: %s", stitch__short_name(f->kernels[worst].name, name),
-        100 * stitch__or(stitch__ratio(most, all), 0), kernels[worst].because);
+    if (time[bound] > 1.01 * most)
+        say(j, "%.0f %% of the %s; ", 100 * stitch__or(stitch__ratio(time[bound], all), 0), what);
+    say(j, "%s with %.0f %% of the %s: %s", stitch__short_name(f->kernels[worst].name, name),
+        100 * stitch__or(stitch__ratio(most, all), 0), what, kernels[worst].because);
 }
 
 static void judge_idle(const stitch__facts *f, const stitch__run_figures *run, stitch__judged *j)

@@ -390,7 +390,7 @@ TEST(mixed_run)
     one_run(f);
     advise(f, &a);
     CHECK_INT(a.run.bound, STITCH__BOUND_LATENCY); /* 800 of 1400 us */
-    CHECK_HAS(a.run.because, "57 % of the kernel time; waits has 57 %: far from every limit");
+    CHECK_HAS(a.run.because, "waits with 57 % of the kernel time: far from every limit");
     CHECK_NEAR(a.run.limit_us, 600 * 0.9 + 800 * 0.3, 1e-6);
     CHECK_NEAR(a.run.reached, (600 * 0.9 + 800 * 0.3) / 1400, 1e-9);
     CHECK_STR(a.list[0].rule, "latency_bound");
@@ -490,7 +490,7 @@ TEST(long_lists_are_counted)
     }
     one_run(f);
     advise(f, &a);
-    check_text(f, &a, "Left out: 36 kernels, 0 advices; shortened: 0 advices.\n"); /* 1.7 % of the time each */
+    check_text(f, &a, "Left out: kernels: 36, advice: 0, shortened advice: 0.\n"); /* 1.7 % of the time each */
     release(f, &a);
 }
 

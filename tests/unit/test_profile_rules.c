@@ -591,6 +591,26 @@ TEST(tensor_cores_where_they_cannot_help)
     }
 }
 
+/* The cheap counters do not tell what the instructions are. */
+TEST(few_counters_are_not_taken_for_zeros)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    stitch__kernel_fact *k = timed_kernel(f, "cheap", 500);
+    cheap_counters(k);
+    METRIC(k, ISSUE) = 75;
+    advise(f, &a);
+    CHECK_INT(a.kernels[0].bound, STITCH__BOUND_COMPUTE);
+    CHECK_INT(a.count, 0);
+    stitch__advices_free(&a);
+    METRIC(k, ISSUE) = 95;
+    advise(f, &a);
+    CHECK_INT(a.count, 1);
+    CHECK_STR(a.list[0].rule, "compute_bound_near_limit");
+    CHECK_HAS(a.list[0].evidence, "issue slots at 95 %");
+    release(f, &a);
+}
+
 TEST(sums_of_products_are_told_by_their_text)
 {
     static const char *const yes[] = {"acc += a[i * n + k] * b[k * n + j];", "acc[y][x] += ra[y] * rb[x];",
@@ -725,6 +745,6 @@ TEST_MAIN(RUN(each_rule_has_a_pair), RUN(rules_hold_and_do_not_hold), RUN(rules_
           RUN(samples_alone_name_the_line), RUN(small_kernels_get_no_advice_of_their_own),
           RUN(steps_with_the_same_kernel_are_one_advice), RUN(kernels_of_a_library_get_what_its_caller_can_do),
           RUN(tensor_cores_by_policy), RUN(tensor_cores_where_they_cannot_help),
-          RUN(sums_of_products_are_told_by_their_text), RUN(chains_of_steps_are_one_advice),
-          RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end), RUN(copying_steps_are_said_without_times),
-          RUN(idle_time_of_the_trace_is_not_that_of_the_run))
+          RUN(few_counters_are_not_taken_for_zeros), RUN(sums_of_products_are_told_by_their_text),
+          RUN(chains_of_steps_are_one_advice), RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end),
+          RUN(copying_steps_are_said_without_times), RUN(idle_time_of_the_trace_is_not_that_of_the_run))
