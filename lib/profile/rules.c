@@ -35,8 +35,6 @@
 #define SECTORS_OVER_IDEAL 1.5
 /* The counter is not exactly 0 for kernels without conflicts: the data stage has other reasons to repeat. */
 #define CONFLICTS_FROM 0.20
-/* A wait that less than a fifth of the samples show has less to give than noise of a run and other advice. */
-#define WAIT_FROM 0.20
 /* Below 0.5 % of all instructions, local memory is used outside of loops. 16 bytes are four values. */
 #define SPILLS_OF_INST 0.005
 #define SPILL_BYTES    16
@@ -61,6 +59,8 @@
 #define REUSE_FROM  2.0
 #define L2_HIT_POOR 0.50
 #define OVER_IDEAL  1.5
+/* A multiply-add whose two float32 factors are both loaded makes 0.25 operations a byte; tiles make far more than 1. */
+#define REUSE_POOR 1.0
 /* Of the run's time. */
 #define LAUNCHES_FROM 0.20
 #define WAITS_FROM    0.10
@@ -110,7 +110,7 @@ static double wasted_sectors(const stitch__subject *s, double requests, double s
     double each = stitch__ratio(sectors, requests), ideal = SECTORS_OF_4_BYTES * requests;
     bool vectors = each <= SECTORS_OF_16_BYTES + SECTORS_SLACK; /* 8 or 16 can be float2 or float4 */
     if (!(each > SECTORS_OF_4_BYTES + SECTORS_SLACK) ||
-        (vectors && !(waits_for_memory(s) >= 2 * WAIT_FROM && s->g->dram < STITCH__BOUND_FROM)))
+        (vectors && !(waits_for_memory(s) >= 2 * STITCH__WAIT_FROM && s->g->dram < STITCH__BOUND_FROM)))
         return 0;
     return sectors - ideal;
 }
@@ -126,14 +126,14 @@ static bool uncoalesced(const stitch__subject *s, stitch__finding *out)
         wasted = g->sectors - g->ideal;
         if (!(g->sectors >= SECTORS_OVER_IDEAL * g->ideal))
             return false;
-        say(out->evidence, "%.3g sectors of 32 bytes move where %.3g would hold what is asked for (%.1f times)",
-            g->sectors, g->ideal, g->sectors / fmax(g->ideal, 1));
+        say(out->evidence, "%s sectors of 32 bytes move where %s would hold what is asked for (%.1f times)",
+            stitch__count(g->sectors).s, stitch__count(g->ideal).s, g->sectors / fmax(g->ideal, 1));
         out->line = stitch__heaviest_line(s->k, 'g');
     } else {
         double loads = stitch__or(wasted_sectors(s, g->load_requests, g->load_sectors), 0);
         double stores = stitch__or(wasted_sectors(s, g->store_requests, g->store_sectors), 0);
         wasted = loads + stores;
-        if (!(wasted >= WAIT_FROM * g->sectors))
+        if (!(wasted >= STITCH__WAIT_FROM * g->sectors))
             return false;
         say(out->evidence,
             "%.1f sectors a load request, %.1f a store request; 4-byte accesses of a warp to neighbouring "
@@ -154,10 +154,11 @@ static bool bank_conflicts(const stitch__subject *s, stitch__finding *out)
     double waits = stitch__or(stitch__stall_share(s->k, "short_scoreboard"), 0) +
                    stitch__or(stitch__stall_share(s->k, "mio_throttle"), 0);
     double busy = stitch__or(stitch__most(g->l1, waits > 0 ? fmin(waits, 1) : NAN), 1);
-    if (!(part >= CONFLICTS_FROM) || busy < WAIT_FROM)
+    if (!(part >= CONFLICTS_FROM) || busy < STITCH__WAIT_FROM)
         return false;
-    say(out->evidence, "%.3g of %.3g wavefronts of shared memory are repeats (%.1f-way on the average)",
-        g->shared_wasted, g->shared_wavefronts, fmin(1 / fmax(1 - part, 1 / WARP), WARP));
+    say(out->evidence, "%s of %s wavefronts of shared memory are repeats (%.1f-way on the average)",
+        stitch__count(g->shared_wasted).s, stitch__count(g->shared_wavefronts).s,
+        fmin(1 / fmax(1 - part, 1 / WARP), WARP));
     if (!isnan(g->l1))
         say(out->evidence, "; the load/store pipe is at %.0f %%", 100 * g->l1);
     out->part = fmin(part, 1) * busy;
@@ -173,12 +174,13 @@ static bool spills(const stitch__subject *s, stitch__finding *out)
     double inst = metric(s, STITCH__METRIC_INST), local = s->g->local_requests;
     if (isnan(local) ? s->k->local < SPILL_BYTES : !(local > stitch__or(SPILLS_OF_INST * inst, 0)))
         return false;
-    say(out->evidence, "%" PRIu32 " bytes of local memory a thread, %" PRIu32 " registers", s->k->local,
-        s->k->registers);
     if (local > 0)
-        say(out->evidence, "; %.3g requests to local memory", local);
-    if (s->g->requests >= 0)
-        say(out->evidence, " beside %.3g to global memory", s->g->requests);
+        say(out->evidence, "%s requests to local memory", stitch__count(local).s);
+    if (local > 0 && s->g->requests >= 0)
+        say(out->evidence, " beside %s to global memory", stitch__count(s->g->requests).s);
+    if (s->k->local)
+        say(out->evidence, "%s%" PRIu32 " bytes a thread, %" PRIu32 " registers", *out->evidence ? "; " : "",
+            s->k->local, s->k->registers);
     if (local > 0 && s->g->requests >= 0)
         out->part = local / (local + s->g->requests) * memory_part(s);
     out->line = stitch__waiting_line(s->k, "long_scoreboard", "lg_throttle");
@@ -187,12 +189,29 @@ static bool spills(const stitch__subject *s, stitch__finding *out)
     return true;
 }
 
+/* By counts alone: each factor is loaded for each product. */
+static bool loads_factors(const stitch__subject *s, stitch__finding *out)
+{
+    double share, each = stitch__ratio(metric(s, STITCH__METRIC_FLOPS), metric(s, STITCH__METRIC_GLOBAL_BYTES));
+    const stitch__line_fact *line = stitch__product_line(s->k, &share);
+    if (!line || !isnan(s->g->time_us) || !(each < REUSE_POOR))
+        return false;
+    say(out->evidence,
+        "%.2f operations for each byte loaded, %.0f %% of the instructions are at a line that sums products", each,
+        100 * share);
+    out->part = share;
+    out->line = line;
+    return true;
+}
+
 /* [NCU] memory chart: a level is at its peak while the one below is not. */
 static bool cache_bound(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
     double throttle = stitch__stall_share(s->k, "lg_throttle"), level = stitch__most(g->l1, g->l2);
-    bool busy = level >= STITCH__BOUND_FROM && level > g->dram, waits = throttle >= WAIT_FROM;
+    bool busy = level >= STITCH__BOUND_FROM && level > g->dram, waits = throttle >= STITCH__WAIT_FROM;
+    if (loads_factors(s, out))
+        return true;
     if (!(g->dram < STITCH__BOUND_FROM) || (!busy && !waits) || g->compute > stitch__or(level, 1))
         return false;
     if (busy)
@@ -315,19 +334,20 @@ static bool multiplies(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
     double ffma = metric(s, STITCH__METRIC_FFMA);
-    const stitch__line_fact *line = stitch__heaviest_line(s->k, 'w');
-    double share = line ? stitch__line_share(s->k, line) : NAN;
-    bool product = line && stitch__sums_products(line->text) && share >= WAIT_FROM;
-    out->line = product ? line : NULL;
+    double share;
+    const stitch__line_fact *line = stitch__product_line(s->k, &share);
+    out->line = line;
     if (!isnan(ffma)) {
-        say(out->evidence, "no tensor instruction, %.3g multiply-adds (%.0f a thread)", ffma,
+        say(out->evidence, "no tensor instruction, %s multiply-adds (%.0f a thread)", stitch__count(ffma).s,
             stitch__or(stitch__ratio(ffma, g->blocks * g->threads), 0));
         return ffma >= PRODUCT_TERMS * g->blocks * g->threads &&
                (g->intensity >= PRODUCT_INTENSITY || g->fma >= STITCH__BOUND_FROM);
     }
+    if (!line || s->g->dram >= STITCH__BOUND_FROM)
+        return false;
     say(out->evidence, "no tensor instruction, and %.0f %% of the %s are at a line that sums products", 100 * share,
-        line && line->samples ? "samples" : "instructions");
-    return product && !(g->dram >= STITCH__BOUND_FROM);
+        line->samples ? "samples" : "instructions");
+    return true;
 }
 
 /* [PG] "Warp Matrix Functions". */
@@ -336,8 +356,8 @@ static bool tensor_unused(const stitch__subject *s, stitch__finding *out)
     const stitch__figures *g = s->g;
     double matrix = stitch__measured(stitch__ceilings_matrix(&s->f->ceilings, s->f->precision));
     double f32 = stitch__measured(s->f->ceilings.f32_tflops);
-    if (s->f->precision == STITCH_PRECISION_F32 || !(g->tensor_inst == 0) || g->tensor > 0 || g->fp64 >= WAIT_FROM ||
-        (matrix > 0 && f32 > 0 && matrix <= f32) || !multiplies(s, out))
+    if (s->f->precision == STITCH_PRECISION_F32 || !(g->tensor_inst == 0) || g->tensor > 0 ||
+        g->fp64 >= STITCH__WAIT_FROM || (matrix > 0 && f32 > 0 && matrix <= f32) || !multiplies(s, out))
         return false;
     double needs = stitch__or(stitch__measured(g->tflops / matrix), 0);
     if (isnan(g->tflops) && matrix > 0 && f32 > 0)
@@ -351,22 +371,6 @@ static bool tensor_unused(const stitch__subject *s, stitch__finding *out)
 
 /* ---- parallelism ---- */
 
-static const char *free_limiter(const char *limiter)
-{
-    static const char *const what[][2] = {
-        {"registers",
-         "Registers limit it: __launch_bounds__(threads, blocks), fewer values alive at once, less unrolling."},
-        {"shared memory", "Shared memory limits it: smaller tiles, fewer stages, or reuse of one buffer."},
-        {"blocks", "The number of blocks a multiprocessor limits it: use larger blocks."},
-        {"warps", "The block size limits it: take one that divides the warps of a multiprocessor."},
-    };
-    for (size_t i = 0; i < STITCH__COUNT(what); i++) {
-        if (strcmp(what[i][0], limiter) == 0)
-            return what[i][1];
-    }
-    return "";
-}
-
 static bool low_occupancy(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
@@ -378,7 +382,7 @@ static bool low_occupancy(const stitch__subject *s, stitch__finding *out)
         " bytes of shared memory",
         100 * g->occupancy, *s->k->limiter ? ", limited by " : "", s->k->limiter, stitch__or(g->threads, 0),
         s->k->registers, (uint64_t)s->k->static_shared + s->k->dynamic_shared);
-    say(out->action, "%s", free_limiter(s->k->limiter));
+    say(out->action, "%s", stitch__limiter_hint(s->k->limiter));
     out->part = fmin(1 - stitch__or(g->reached, 0), 1 - g->occupancy / OCCUPANCY_ENOUGH);
     out->line = stitch__waiting_line(s->k, "long_scoreboard", "short_scoreboard");
     return true;
@@ -438,8 +442,9 @@ static bool latency_bound(const stitch__subject *s, stitch__finding *out)
 {
     double share;
     const char *reason = stitch__stall_most(s->k, &share), *meaning, *hint = stitch__stall_hint(reason, &meaning);
-    bool sampled = s->v->bound == STITCH__BOUND_UNKNOWN && *reason && share >= 2 * WAIT_FROM;
-    if ((s->v->bound != STITCH__BOUND_LATENCY && !sampled) || (share >= WAIT_FROM && strcmp(reason, "barrier") == 0))
+    bool sampled = s->v->bound == STITCH__BOUND_UNKNOWN && *reason && share >= 2 * STITCH__WAIT_FROM;
+    if ((s->v->bound != STITCH__BOUND_LATENCY && !sampled) ||
+        (share >= STITCH__WAIT_FROM && strcmp(reason, "barrier") == 0))
         return false; /* barriers have a rule of their own */
     if (sampled)
         say(out->evidence, "counters are not known");
@@ -459,7 +464,7 @@ static bool latency_bound(const stitch__subject *s, stitch__finding *out)
 static bool barrier_stalls(const stitch__subject *s, stitch__finding *out)
 {
     double share = stitch__stall_share(s->k, "barrier");
-    if (!(share >= WAIT_FROM) || near_limit(s))
+    if (!(share >= STITCH__WAIT_FROM) || near_limit(s))
         return false;
     say(out->evidence, "%.0f %% of the waiting of warps is at barriers, blocks of %.0f threads", 100 * share,
         stitch__or(s->g->threads, 0));
@@ -478,7 +483,7 @@ static bool divergence(const stitch__subject *s, stitch__finding *out)
         say(out->evidence, "%.1f of 32 lanes do something in an instruction", WARP * s->g->lanes);
         out->part = 1 - s->g->lanes;
     } else if (split >= DIVERGENT_FROM * branches && split > 0) {
-        say(out->evidence, "%.3g of %.3g branches split their warp", split, branches);
+        say(out->evidence, "%s of %s branches split their warp", stitch__count(split).s, stitch__count(branches).s);
         out->part = 0.5 * fmin(split / branches, 1); /* two halves, one after the other */
     } else {
         return false;
@@ -491,14 +496,14 @@ static bool atomic_contention(const stitch__subject *s, stitch__finding *out)
 {
     double atomics = metric(s, STITCH__METRIC_ATOMICS), same = metric(s, STITCH__METRIC_ATOMIC_COLLISIONS);
     if (atomics > 0 && same >= COLLISIONS_FROM * atomics) {
-        say(out->evidence, "%.3g of %.3g atomic operations go to an address that another lane of the warp goes to",
-            same, atomics);
+        say(out->evidence, "%s of %s atomic operations go to an address that another lane of the warp goes to",
+            stitch__count(same).s, stitch__count(atomics).s);
         out->part = fmin(same / atomics, 1);
     }
     for (size_t i = 0; i < stitch__lines_of(s->k); i++) {
         const stitch__line_fact *l = &s->k->lines[i];
         double share = stitch__line_share(s->k, l);
-        if (!l->samples || !(share >= WAIT_FROM) || (!strstr(l->text, "atomic") && !strstr(l->text, "red.")))
+        if (!l->samples || !(share >= STITCH__WAIT_FROM) || (!strstr(l->text, "atomic") && !strstr(l->text, "red.")))
             continue;
         say(out->evidence, "%s%.0f %% of the samples are at an atomic operation", *out->evidence ? "; " : "",
             100 * share);
@@ -722,7 +727,8 @@ static const stitch__rule rules[] = {
      "the work into parts that fit L2.",
      " memory_bound_near_limit "},
     {"cache_bound", KERNEL, 0, cache_bound,
-     "L1 or L2 at 60 %, or 20 % of the waiting for the load queue, DRAM below 60 %",
+     "L1 or L2 at 60 %, or 20 % of the waiting for the load queue, DRAM below 60 %; counted: sums of products with "
+     "less than an operation a byte",
      "The way to the caches bounds the kernel, not DRAM: too many loads and stores for what they bring.",
      "Keep tiles in shared memory, and several results a thread in registers, so that a loaded value is used many "
      "times; "

@@ -22,6 +22,9 @@ enum { STITCH__EVIDENCE_BYTES = 640, STITCH__BECAUSE_BYTES = 256 };
 #define STITCH__EMPTY_KERNEL_US 1.5
 #define STITCH__SHORT_KERNEL_US 2.5
 
+/* A wait, or a line, with less than a fifth of the samples has less to give than the noise of a run. */
+#define STITCH__WAIT_FROM 0.20
+
 /* Fewer samples than this say nothing about reasons: with 32 a share of 30 % has a standard error of 8 %. */
 #define STITCH__SAMPLES_FROM 32
 
@@ -88,7 +91,7 @@ void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, 
 void stitch__judge_run(const stitch__facts *f, const stitch__run_figures *run, const stitch__figures *figures,
                        const stitch__judged *kernels, stitch__judged *out);
 
-/* ---- rules_help.c: lines and steps --------------------------------------------------------------------------
+/* ---- rules_help.c --------------------------------------------------------------------------
  */
 
 size_t stitch__lines_of(const stitch__kernel_fact *k);
@@ -103,6 +106,16 @@ const stitch__line_fact *stitch__heaviest_line(const stitch__kernel_fact *k, cha
 double stitch__line_share(const stitch__kernel_fact *k, const stitch__line_fact *line);
 /* "acc += a[i] * b[j]", not "s += d * d" nor "x += 2 * y": what a tensor core does. Reads text, so a hint only. */
 bool stitch__sums_products(const char *text);
+/* The hottest line, if it has a good part of the samples (or instructions) and sums products; NULL: it does not. */
+const stitch__line_fact *stitch__product_line(const stitch__kernel_fact *k, double *share);
+
+typedef struct stitch__count_text {
+    char s[32];
+} stitch__count_text;
+
+stitch__count_text stitch__count(double value); /* "3970", "8.59 G" */
+/* What to do about an occupancy that this limits; "" for what is not known. */
+const char *stitch__limiter_hint(const char *limiter);
 
 /* ---- rules.c ---------------------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What rules ask of lines and steps.
+ * What rules ask of lines and steps, and words that several use.
  */
 #include <math.h>
+#include <stdio.h>
 
 #include "profile/rules.h"
 
@@ -102,6 +103,13 @@ bool stitch__sums_products(const char *text)
            strncmp(left, right, (size_t)(end - left)) != 0;
 }
 
+const stitch__line_fact *stitch__product_line(const stitch__kernel_fact *k, double *share)
+{
+    const stitch__line_fact *line = stitch__heaviest_line(k, 'w');
+    *share = line ? stitch__line_share(k, line) : NAN;
+    return line && stitch__sums_products(line->text) && *share >= STITCH__WAIT_FROM ? line : NULL;
+}
+
 const stitch__step_fact *stitch__step_of(const stitch__facts *f, int32_t step)
 {
     return step >= 0 && (size_t)step < f->step_count ? &f->steps[step] : NULL;
@@ -134,4 +142,35 @@ double stitch__step_time(const stitch__subject *s, int32_t step, double *launche
         time = stitch__or(time, 0) + s->figures[i].total_us + stitch__or(stitch__measured(k->gap_us), 0) * *launches;
     }
     return time;
+}
+
+stitch__count_text stitch__count(double value)
+{
+    static const char units[] = " kMGTP";
+    stitch__count_text t;
+    double rest = stitch__or(value, 0);
+    size_t unit = 0;
+    for (; rest >= (unit ? 1e3 : 1e4) && unit + 2 < sizeof(units); unit++)
+        rest /= 1e3;
+    if (unit && rest < 1e3)
+        snprintf(t.s, sizeof(t.s), "%.3g %c", rest, units[unit]);
+    else
+        snprintf(t.s, sizeof(t.s), "%.4g", stitch__or(value, 0));
+    return t;
+}
+
+const char *stitch__limiter_hint(const char *limiter)
+{
+    static const char *const what[][2] = {
+        {"registers",
+         "Registers limit it: __launch_bounds__(threads, blocks), fewer values alive at once, less unrolling."},
+        {"shared memory", "Shared memory limits it: smaller tiles, fewer stages, or reuse of one buffer."},
+        {"blocks", "The number of blocks a multiprocessor limits it: use larger blocks."},
+        {"warps", "The block size limits it: take one that divides the warps of a multiprocessor."},
+    };
+    for (size_t i = 0; i < STITCH__COUNT(what); i++) {
+        if (strcmp(what[i][0], limiter) == 0)
+            return what[i][1];
+    }
+    return "";
 }

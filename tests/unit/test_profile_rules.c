@@ -435,6 +435,32 @@ TEST(counts_of_the_simulator_suffice)
     release(f, &a);
 }
 
+/* A product that loads both factors of each multiply-add: under float32 alone, tiles are what helps. */
+TEST(products_are_told_by_counts)
+{
+    stitch__facts *f = simulated();
+    stitch__advices a;
+    stitch__kernel_fact *k = timed_kernel(f, "matmul", 0);
+    METRIC(k, INST) = 1000;
+    METRIC(k, FLOPS) = 64000;
+    METRIC(k, GLOBAL_BYTES) = 256000;
+    METRIC(k, MMA_INST) = 0;
+    add_line(k, 9, "s += x[r * n + k] * y[k * n + c];", NULL, 0)->instructions = 700;
+    for (int policy = 0; policy < 2; policy++) {
+        f->precision = policy ? STITCH_PRECISION_TF32 : STITCH_PRECISION_F32;
+        CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+        CHECK_INT(advice_of(&a, "tensor_unused") != NULL, policy);
+        CHECK(advice_of(&a, "cache_bound") != NULL);
+        CHECK_INT(advice_of(&a, "cache_bound")->line, 9);
+        CHECK_HAS(advice_of(&a, "cache_bound")->evidence, "0.25 operations for each byte");
+        stitch__advices_free(&a);
+    }
+    METRIC(k, FLOPS) = 4096000; /* from registers */
+    CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+    CHECK(advice_of(&a, "cache_bound") == NULL);
+    release(f, &a);
+}
+
 TEST(grids_of_the_simulator_are_not_judged)
 {
     stitch__facts *f = simulated();
@@ -611,6 +637,18 @@ TEST(few_counters_are_not_taken_for_zeros)
     release(f, &a);
 }
 
+TEST(counts_are_short)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {{0, "0"},        {7, "7"},        {3970, "3970"},     {9999, "9999"},
+                 {10000, "10 k"}, {33000, "33 k"}, {8.59e9, "8.59 G"}, {1.5e15, "1.5 P"},
+                 {NAN, "0"},      {0.25, "0.25"},  {1e30, "1e+30"}};
+    for (size_t i = 0; i < STITCH__COUNT(cases); i++)
+        CHECK_STR(stitch__count(cases[i].value).s, cases[i].text);
+}
+
 TEST(sums_of_products_are_told_by_their_text)
 {
     static const char *const yes[] = {"acc += a[i * n + k] * b[k * n + j];", "acc[y][x] += ra[y] * rb[x];",
@@ -741,10 +779,11 @@ TEST(idle_time_of_the_trace_is_not_that_of_the_run)
 TEST_MAIN(RUN(each_rule_has_a_pair), RUN(rules_hold_and_do_not_hold), RUN(rules_hide_only_later_rules),
           RUN(each_rule_is_documented), RUN(a_cause_hides_its_effects),
           RUN(vector_accesses_are_not_taken_for_uncoalesced_ones), RUN(counts_of_the_simulator_suffice),
-          RUN(grids_of_the_simulator_are_not_judged), RUN(a_timeline_alone_says_little),
-          RUN(samples_alone_name_the_line), RUN(small_kernels_get_no_advice_of_their_own),
-          RUN(steps_with_the_same_kernel_are_one_advice), RUN(kernels_of_a_library_get_what_its_caller_can_do),
-          RUN(tensor_cores_by_policy), RUN(tensor_cores_where_they_cannot_help),
-          RUN(few_counters_are_not_taken_for_zeros), RUN(sums_of_products_are_told_by_their_text),
-          RUN(chains_of_steps_are_one_advice), RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end),
-          RUN(copying_steps_are_said_without_times), RUN(idle_time_of_the_trace_is_not_that_of_the_run))
+          RUN(products_are_told_by_counts), RUN(grids_of_the_simulator_are_not_judged),
+          RUN(a_timeline_alone_says_little), RUN(samples_alone_name_the_line),
+          RUN(small_kernels_get_no_advice_of_their_own), RUN(steps_with_the_same_kernel_are_one_advice),
+          RUN(kernels_of_a_library_get_what_its_caller_can_do), RUN(tensor_cores_by_policy),
+          RUN(tensor_cores_where_they_cannot_help), RUN(few_counters_are_not_taken_for_zeros), RUN(counts_are_short),
+          RUN(sums_of_products_are_told_by_their_text), RUN(chains_of_steps_are_one_advice),
+          RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end), RUN(copying_steps_are_said_without_times),
+          RUN(idle_time_of_the_trace_is_not_that_of_the_run))
