@@ -502,12 +502,14 @@ static bool atomic_contention(const stitch__subject *s, stitch__finding *out)
     }
     for (size_t i = 0; i < stitch__lines_of(s->k); i++) {
         const stitch__line_fact *l = &s->k->lines[i];
-        double share = stitch__line_share(s->k, l);
-        if (!l->samples || !(share >= STITCH__WAIT_FROM) || (!strstr(l->text, "atomic") && !strstr(l->text, "red.")))
+        double share = l->samples ? stitch__line_share(s->k, l) : NAN;
+        if (!strstr(l->text, "atomic") && !strstr(l->text, "red."))
             continue;
-        say(out->evidence, "%s%.0f %% of the samples are at an atomic operation", *out->evidence ? "; " : "",
-            100 * share);
-        out->part = fmax(out->part, share);
+        if (share >= STITCH__WAIT_FROM) {
+            say(out->evidence, "%s%.0f %% of the samples are at an atomic operation", *out->evidence ? "; " : "",
+                100 * share);
+            out->part = fmax(out->part, share);
+        }
         out->line = l;
         break;
     }
