@@ -38,9 +38,8 @@
 /* Below 0.5 % of all instructions, local memory is used outside of loops. 16 bytes are four values. */
 #define SPILLS_OF_INST 0.005
 #define SPILL_BYTES    16
-/* With more waves than this a part of one is below a tenth of the time. */
-#define TAIL_WAVES 5.0
-#define TAIL_FROM  0.15
+/* Six waves or fewer: with more, a part of one is a smaller part of the time. */
+#define TAIL_FROM 0.15
 /* A tenth of the multiprocessors without a block. */
 #define GRID_FULL 0.90
 #define WARP      32.0
@@ -321,14 +320,6 @@ static bool instruction_bound(const stitch__subject *s, stitch__finding *out)
     return true;
 }
 
-static const char *allowed_products(int precision)
-{
-    return precision == STITCH_PRECISION_TF32  ? "The policy allows TF32 products."
-           : precision == STITCH_PRECISION_F16 ? "The policy allows half products with float32 accumulation."
-           : precision == STITCH_PRECISION_ANY ? "The policy allows any products within the tolerance."
-                                               : "Whether TF32 or half products are precise enough is not known here.";
-}
-
 /* The kernel sums products: by its counters, or, where those are not known, by the text of its hottest line. */
 static bool multiplies(const stitch__subject *s, stitch__finding *out)
 {
@@ -365,7 +356,7 @@ static bool tensor_unused(const stitch__subject *s, stitch__finding *out)
     out->part = 1 - fmax(needs, stitch__or(g->dram, 0));
     if (g->tflops > 0 && matrix > 0)
         say(out->evidence, "; %.3g TFLOP/s where tensor cores do %.0f", g->tflops, matrix);
-    say(out->action, "%s", allowed_products(s->f->precision));
+    say(out->action, "%s", stitch__products_hint(s->f->precision));
     return out->part > 0;
 }
 
@@ -392,7 +383,7 @@ static bool low_occupancy(const stitch__subject *s, stitch__finding *out)
 static bool tail_effect(const stitch__subject *s, stitch__finding *out)
 {
     double waves = stitch__measured(s->k->waves), lost = (ceil(waves) - waves) / ceil(waves);
-    if (!(waves > 1) || waves > TAIL_WAVES || !(lost >= TAIL_FROM) || near_limit(s) || isnan(s->g->time_us))
+    if (!(waves > 1) || !(lost >= TAIL_FROM) || near_limit(s) || isnan(s->g->time_us))
         return false;
     say(out->evidence, "%.0f blocks are %.2f waves: the last one keeps %.0f %% of the device busy",
         stitch__or(s->g->blocks, 0), waves, 100 * (waves - floor(waves)));
@@ -756,7 +747,7 @@ static const stitch__rule rules[] = {
      "Let more warps fit, or give each more "
      "independent work.",
      " latency_bound "},
-    {"tail_effect", KERNEL, 0, tail_effect, "1 to 5 waves, and the last one costs 15 % of the time for nothing",
+    {"tail_effect", KERNEL, 0, tail_effect, "more than one wave, and what the last one leaves idle is 15 % of the time",
      "The last wave of blocks leaves most of the device idle.",
      "Choose tiles or a grid-stride loop so that the blocks are a whole number of waves.", " uneven_blocks "},
     {"uneven_blocks", KERNEL, 0, uneven_blocks, "achieved occupancy below 60 % of the theoretical one",

@@ -116,6 +116,8 @@ typedef struct stitch__count_text {
 stitch__count_text stitch__count(double value); /* "3970", "8.59 G" */
 /* What to do about an occupancy that this limits; "" for what is not known. */
 const char *stitch__limiter_hint(const char *limiter);
+/* Which products a task's precision (stitch_precision; -1: not known) allows. */
+const char *stitch__products_hint(int precision);
 
 /* ---- rules.c ---------------------------------------------------------------------------------------------------- */
 

@@ -7,6 +7,8 @@
 
 #include "profile/rules.h"
 
+#include <stitch/task.h>
+
 size_t stitch__lines_of(const stitch__kernel_fact *k)
 {
     return k->line_count < STITCH__FACTS_LINES ? k->line_count : STITCH__FACTS_LINES;
@@ -173,4 +175,12 @@ const char *stitch__limiter_hint(const char *limiter)
             return what[i][1];
     }
     return "";
+}
+
+const char *stitch__products_hint(int precision)
+{
+    return precision == STITCH_PRECISION_TF32  ? "The policy allows TF32 products."
+           : precision == STITCH_PRECISION_F16 ? "The policy allows half products with float32 accumulation."
+           : precision == STITCH_PRECISION_ANY ? "The policy allows any products within the tolerance."
+                                               : "Whether TF32 or half products are precise enough is not known here.";
 }

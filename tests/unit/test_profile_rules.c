@@ -637,6 +637,64 @@ TEST(few_counters_are_not_taken_for_zeros)
     release(f, &a);
 }
 
+/* Figures beside the deciding one that keep a rule silent, or make it speak after all. */
+TEST(rules_by_their_other_conditions)
+{
+    enum { CASES = 14 };
+    static const struct {
+        const char *rule;
+        bool said;
+    } want[CASES] = {{"low_occupancy", false},      {"low_occupancy", true},  {"uncoalesced", true},
+                     {"divergence", false},         {"l2_thrash", false},     {"l2_thrash", true},
+                     {"l2_thrash", false},          {"conversions", false},   {"launch_bound", false},
+                     {"launch_bound", false},       {"tail_effect", false},   {"barrier_stalls", false},
+                     {"many_small_kernels", false}, {"bank_conflicts", false}};
+    for (int i = 0; i < CASES; i++) {
+        stitch__facts *f = h200(NULL);
+        stitch__advices a;
+        stitch__kernel_fact *k = NULL;
+        if (i < 2) { /* kernels for tensor cores have few warps */
+            low_occupancy(f, true);
+            METRIC(&f->kernels[0], TENSOR_ACTIVE) = i ? 10 : 50;
+        } else if (i == 2) { /* 32 sectors are too many, whatever warps wait for */
+            uncoalesced(f, true);
+            METRIC(&f->kernels[0], STALL_LONG) = 0;
+        } else if (i == 3) { /* one branch in ten: the bounds check */
+            k = plain_kernel(f);
+            METRIC(k, BRANCHES) = 1000;
+            METRIC(k, DIVERGENT_BRANCHES) = 100;
+        } else if (i == 4) { /* nothing is read twice */
+            l2_thrash(f, true);
+            METRIC(&f->kernels[0], LOAD_SECTORS) = 1.2e9 / 32;
+        } else if (i < 7) { /* what is asked for is known */
+            l2_thrash(f, false);
+            METRIC(&f->kernels[0], GLOBAL_SECTORS) = METRIC(&f->kernels[0], GLOBAL_IDEAL_SECTORS) =
+                (i == 5 ? 5e8 : 1.4e9) / 32;
+        } else if (i == 7) { /* 3 % of the time */
+            conversions(f, true);
+            timed_kernel(f, "other", 500 / 0.03);
+        } else if (i < 10) { /* long kernels hide launches; two are no chain */
+            many_launches(f, i == 8 ? 40 : 2, i == 8 ? 20 : 2, i == 8 ? 1000 : 5);
+        } else if (i == 10) { /* a sixth of the last of many waves */
+            tail_effect(f, true);
+            f->kernels[0].waves = 8.1;
+        } else if (i == 11) { /* at its limit in spite of them */
+            barrier_stalls(f, true);
+            METRIC(&f->kernels[0], DRAM_BYTES) = 500 * 0.9 * 4100e3;
+        } else if (i == 12) {
+            many_launches(f, 3, 2, 5);
+            f->graph = true;
+        } else { /* shared memory has next to nothing to do */
+            bank_conflicts(f, true);
+            METRIC(&f->kernels[0], L1_SHARE) = 5;
+        }
+        advise(f, &a);
+        if ((advice_of(&a, want[i].rule) != NULL) != want[i].said)
+            FAIL("case %d: %s %s", i, want[i].rule, want[i].said ? "is silent" : "is said");
+        release(f, &a);
+    }
+}
+
 TEST(counts_are_short)
 {
     static const struct {
@@ -783,7 +841,7 @@ TEST_MAIN(RUN(each_rule_has_a_pair), RUN(rules_hold_and_do_not_hold), RUN(rules_
           RUN(a_timeline_alone_says_little), RUN(samples_alone_name_the_line),
           RUN(small_kernels_get_no_advice_of_their_own), RUN(steps_with_the_same_kernel_are_one_advice),
           RUN(kernels_of_a_library_get_what_its_caller_can_do), RUN(tensor_cores_by_policy),
-          RUN(tensor_cores_where_they_cannot_help), RUN(few_counters_are_not_taken_for_zeros), RUN(counts_are_short),
-          RUN(sums_of_products_are_told_by_their_text), RUN(chains_of_steps_are_one_advice),
-          RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end), RUN(copying_steps_are_said_without_times),
-          RUN(idle_time_of_the_trace_is_not_that_of_the_run))
+          RUN(tensor_cores_where_they_cannot_help), RUN(few_counters_are_not_taken_for_zeros),
+          RUN(rules_by_their_other_conditions), RUN(counts_are_short), RUN(sums_of_products_are_told_by_their_text),
+          RUN(chains_of_steps_are_one_advice), RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end),
+          RUN(copying_steps_are_said_without_times), RUN(idle_time_of_the_trace_is_not_that_of_the_run))
