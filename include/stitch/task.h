@@ -56,10 +56,25 @@ typedef struct stitch_bound_tensor {
 /**
  * The reference: enqueues on `stream` what writes every output from inputs and weights. `tensors` holds all tensors of
  * the interface in its order; outputs have the dtype that was agreed in the setter. Called from the thread that
- * verifies, with the device's context current; may synchronise the stream. Returns 0 or a status. @since 0.1.0
+ * verifies, with the device's context current; may synchronise the stream. Returns 0, a status, or STITCH_AGAIN.
+ * @since 0.1.0
  */
 typedef int (*stitch_reference_fn)(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count,
                                    void *userdata);
+
+/** Returned by a stitch_reference_fn that has enqueued the computation, but not yet the copies of its results to where
+ * the outputs are wanted: it is called once more right away, for these, with the same arguments. A baseline's second
+ * call is not timed. @since 0.1.0 */
+#define STITCH_AGAIN 1
+
+/** For callbacks that compute on the host, on simulated devices too: copies the first `bytes` of a tensor that the
+ * callback got, after what was enqueued on `stream` before; waits. STITCH_E_INVALID: the tensor has fewer bytes.
+ * @since 0.1.0 */
+STITCH_API int stitch_bound_tensor_read(stitch_context *ctx, stitch_stream stream, const stitch_bound_tensor *tensor,
+                                        void *out, uint64_t bytes, stitch_error **err);
+/** The other way: fills the first `bytes` of the tensor. @since 0.1.0 */
+STITCH_API int stitch_bound_tensor_write(stitch_context *ctx, stitch_stream stream, const stitch_bound_tensor *tensor,
+                                         const void *data, uint64_t bytes, stitch_error **err);
 
 /** @since 0.1.0 */
 STITCH_API int stitch_task_new(stitch_context *ctx, const char *name, stitch_task **out, stitch_error **err);

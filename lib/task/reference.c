@@ -121,9 +121,14 @@ int stitch__oracle_prepare(stitch__oracle *o, CUstream stream, const stitch_boun
     return rc;
 }
 
-static int run_fn(stitch__oracle *o, CUstream stream, stitch_error **err)
+static int run_fn(stitch__oracle *o, CUstream stream, bool *more, stitch_error **err)
 {
     int rc = o->what->fn((stitch_stream)stream, o->bound, o->bound_count, o->what->userdata);
+
+    if (rc == STITCH_AGAIN && more) {
+        *more = true;
+        return STITCH_OK;
+    }
     if (rc == 0)
         return STITCH_OK;
     /* A status of ours keeps its meaning; anything else is no status. */
@@ -149,13 +154,15 @@ static int run_tensors(stitch__oracle *o, CUstream stream, stitch_error **err)
     return rc;
 }
 
-int stitch__oracle_run(stitch__oracle *o, CUstream stream, stitch_error **err)
+int stitch__oracle_begin(stitch__oracle *o, CUstream stream, bool *more, stitch_error **err)
 {
     int rc;
+
+    *more = false;
     if (!o->bound)
         return stitch__err(o->task->ctx, err, STITCH_E_INTERNAL, "%s is run before its tensors are bound", describe(o));
     switch (o->what->kind) {
-    case STITCH__COMPUTE_FN: return run_fn(o, stream, err);
+    case STITCH__COMPUTE_FN: return run_fn(o, stream, more, err);
     case STITCH__COMPUTE_PROGRAM:
         rc = stitch_executor_run(o->executor, (stitch_stream)stream, err);
         if (rc)
@@ -163,6 +170,18 @@ int stitch__oracle_run(stitch__oracle *o, CUstream stream, stitch_error **err)
         return rc;
     default: return run_tensors(o, stream, err);
     }
+}
+
+int stitch__oracle_finish(stitch__oracle *o, CUstream stream, stitch_error **err)
+{
+    return run_fn(o, stream, NULL, err);
+}
+
+int stitch__oracle_run(stitch__oracle *o, CUstream stream, stitch_error **err)
+{
+    bool more;
+    int rc = stitch__oracle_begin(o, stream, &more, err);
+    return rc || !more ? rc : stitch__oracle_finish(o, stream, err);
 }
 
 void stitch__oracle_close(stitch__oracle *o)
@@ -173,4 +192,54 @@ void stitch__oracle_close(stitch__oracle *o)
     stitch_interface_free(o->iface);
     stitch_free(o->bound);
     stitch_free(o);
+}
+
+/* ---- for callbacks ----------------------------------------------------------------------------------------------- */
+
+/* What the two copies have in common: checks, and the context is current between this and stitch__device_leave(). */
+static int begin_copy(const char *what, stitch_context *ctx, const stitch_bound_tensor *tensor, const void *host,
+                      uint64_t bytes, stitch__device **dev, stitch_error **err)
+{
+    int rc;
+
+    if (!ctx || !tensor || (!host && bytes))
+        return stitch__err(ctx, err, STITCH_E_INVALID, "%s: needs a context, a tensor and host memory", what);
+    if (bytes > tensor->info.bytes)
+        return stitch__err(ctx, err, STITCH_E_INVALID, "%s: tensor %s has %" PRIu64 " bytes, not %" PRIu64, what,
+                           tensor->info.name ? tensor->info.name : "(unnamed)", tensor->info.bytes, bytes);
+    rc = stitch__device_get(ctx, dev, err);
+    return rc ? rc : stitch__device_enter(*dev, err);
+}
+
+int stitch_bound_tensor_read(stitch_context *ctx, stitch_stream stream, const stitch_bound_tensor *tensor, void *out,
+                             uint64_t bytes, stitch_error **err)
+{
+    stitch__device *dev;
+    int rc = begin_copy("stitch_bound_tensor_read", ctx, tensor, out, bytes, &dev, err);
+
+    if (rc)
+        return rc;
+    rc = stitch__cu_check(dev, dev->drv->StreamSynchronize((CUstream)stream), err, "cuStreamSynchronize");
+    if (!rc && bytes)
+        rc = stitch__cu_checkf(dev, dev->drv->MemcpyDtoH(out, tensor->ptr, (size_t)bytes), err, "reading tensor %s",
+                               tensor->info.name ? tensor->info.name : "");
+    stitch__device_leave(dev);
+    return rc;
+}
+
+int stitch_bound_tensor_write(stitch_context *ctx, stitch_stream stream, const stitch_bound_tensor *tensor,
+                              const void *data, uint64_t bytes, stitch_error **err)
+{
+    stitch__device *dev;
+    int rc = begin_copy("stitch_bound_tensor_write", ctx, tensor, data, bytes, &dev, err);
+
+    if (rc)
+        return rc;
+    if (bytes)
+        rc = stitch__cu_checkf(dev, dev->drv->MemcpyHtoDAsync(tensor->ptr, data, (size_t)bytes, (CUstream)stream), err,
+                               "writing tensor %s", tensor->info.name ? tensor->info.name : "");
+    if (!rc) /* the host's memory is the caller's again on return */
+        rc = stitch__cu_check(dev, dev->drv->StreamSynchronize((CUstream)stream), err, "cuStreamSynchronize");
+    stitch__device_leave(dev);
+    return rc;
 }

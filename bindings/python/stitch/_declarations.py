@@ -10,6 +10,7 @@ import enum
 from ctypes import CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, Tuple
 
+AGAIN = 1
 MAX_RANK = 8
 TRACE_NO_DRIVER = 2
 TRACE_NO_RUNTIME = 4
@@ -859,6 +860,8 @@ def functions() -> Dict[str, Tuple[Any, Tuple[Any, ...]]]:
         "stitch_admission_text": (c_char_p, (c_void_p,)),
         "stitch_admit_options_init": (c_int, (POINTER(stitch_admit_options), c_size_t)),
         "stitch_attempt_from_report": (c_int, (POINTER(stitch_attempt), c_void_p)),
+        "stitch_bound_tensor_read": (c_int, (c_void_p, c_void_p, POINTER(stitch_bound_tensor), c_void_p, c_uint64, POINTER(c_void_p))),
+        "stitch_bound_tensor_write": (c_int, (c_void_p, c_void_p, POINTER(stitch_bound_tensor), c_void_p, c_uint64, POINTER(c_void_p))),
         "stitch_budget_free": (None, (c_void_p,)),
         "stitch_budget_new": (c_int, (c_void_p, c_int64, c_double, POINTER(c_void_p), POINTER(c_void_p))),
         "stitch_budget_used": (None, (c_void_p, POINTER(c_int64), POINTER(c_double), POINTER(c_int64))),
