@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""KernelBench-format files: Model, get_inputs() and get_init_inputs() in one Python file."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+
+from .._context import Path
+from .._errors import FormatError, NotFoundError
+from . import _run
+
+_number = itertools.count()
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A file that was imported. model() makes one more module with the same constructor's arguments."""
+
+    path: str
+    name: str
+    source: str
+    model_class: Any
+    get_inputs: Callable[[], Any]
+    get_init_inputs: Callable[[], Any]
+
+    def model(self) -> torch.nn.Module:
+        made = self._ask("get_init_inputs", self.get_init_inputs)
+        args, kwargs = _call(made)
+        module = self._ask("Model", lambda: self.model_class(*args, **kwargs))
+        if not isinstance(module, torch.nn.Module):
+            raise FormatError(f"{self.path}: Model is no torch.nn.Module")
+        return module
+
+    def inputs(self) -> List[Any]:
+        made = self._ask("get_inputs", self.get_inputs)
+        if not isinstance(made, (list, tuple)):
+            raise FormatError(f"{self.path}: get_inputs() returned a {type(made).__name__}, not a list")
+        return list(made)
+
+    def _ask(self, what: str, function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except torch.OutOfMemoryError:
+            raise
+        except (Exception, SystemExit) as e:
+            raise FormatError(f"{self.path}: {what}() raised {type(e).__name__}: {e}") from e
+
+    def load(self, device: Any = "cpu", seed: int = 0) -> Tuple[torch.nn.Module, List[Any]]:
+        """Module and inputs on the device, drawn with `seed`; the caller's generators are left alone."""
+        place = torch.device(device)
+        with torch.random.fork_rng(devices=[place.index or 0] if place.type == "cuda" else []):
+            torch.manual_seed(seed)
+            module = self.model()
+            inputs = [value.to(place) if isinstance(value, torch.Tensor) else value for value in self.inputs()]
+        _run.move(module, place)
+        return module, inputs
+
+
+def _call(init: Any) -> Tuple[List[Any], Dict[str, Any]]:
+    """What get_init_inputs() gives: positional arguments, or a dict of keywords (alone, or as [[...], {...}])."""
+    if isinstance(init, dict):
+        return [], dict(init)
+    init = list(init)
+    if len(init) == 2 and isinstance(init[0], (list, tuple)) and isinstance(init[1], dict):
+        return list(init[0]), dict(init[1])
+    return init, {}
+
+
+def read(path: Path) -> ModelFile:
+    """Imports the file into this process: it is code that runs here, with all rights of this process. FormatError if
+    that fails or a member is missing."""
+    place = os.fspath(path)
+    place = place.decode() if isinstance(place, bytes) else place
+    try:
+        with open(place, encoding="utf-8") as text:
+            source = text.read()
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {place}") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise FormatError(f"{place} cannot be read: {e}") from e
+    module_name = f"_stitch_file_{next(_number)}"
+    spec = importlib.util.spec_from_file_location(module_name, place)
+    if spec is None or spec.loader is None:
+        raise FormatError(f"{place} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # classes in it look themselves up there
+    with torch.random.fork_rng():
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as e:
+            del sys.modules[module_name]
+            raise FormatError(f"{place} cannot be imported: {type(e).__name__}: {e}") from e
+    found: Dict[str, Optional[Any]] = {name: getattr(module, name, None) for name in ("Model", "get_inputs", "get_init_inputs")}
+    for name, member in found.items():
+        if not callable(member):
+            del sys.modules[module_name]
+            raise FormatError(f"{place} has no {name}; Model, get_inputs() and get_init_inputs() are needed")
+    name = os.path.splitext(os.path.basename(place))[0]
+    return ModelFile(place, name, source, found["Model"], found["get_inputs"], found["get_init_inputs"])  # type: ignore[arg-type]

@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: MIT
+"""Running a module so that every run is the same: its state is put back, its random draws are ours.
+
+A draw inside forward (dropout, an initial state) becomes an input of the task: the operator is caught while the module
+runs and gets its numbers from there, in whatever precision it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .._errors import InvalidError, UnsupportedError
+
+# ---- random draws ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One random draw: normal (mean a, deviation b), uniform [a, b), bernoulli (a), randint [a, b)."""
+
+    kind: str
+    a: float
+    b: float
+    dtype: torch.dtype
+    shape: Tuple[int, ...]
+
+    def sample(self, shape: Sequence[int], device: Any) -> torch.Tensor:
+        """From PyTorch's generator of the device."""
+        if self.kind == "randint":
+            return torch.randint(int(self.a), int(self.b), tuple(shape), dtype=self.dtype, device=device)
+        made = torch.empty(tuple(shape), dtype=self.dtype, device=device)
+        if self.kind == "normal":
+            return made.normal_(self.a, self.b)
+        return made.uniform_(self.a, self.b) if self.kind == "uniform" else made.bernoulli_(self.a)
+
+
+# What gives the numbers of a draw: (running number, draw, device) -> tensor.
+Source = Callable[[int, Draw, torch.device], torch.Tensor]
+
+
+def generate(_: int, draw: Draw, device: torch.device) -> torch.Tensor:
+    return draw.sample(draw.shape, device)
+
+
+def _arguments(func: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    named = {}
+    for i, argument in enumerate(func._schema.arguments):
+        named[argument.name] = args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
+    return named
+
+
+def _no_dropout(named: Dict[str, Any]) -> bool:
+    """An operator that could draw, but has nothing to draw for: attention and recurrent networks without dropout."""
+    return any(name in named and float(named[name] or 0) == 0 for name in ("dropout", "dropout_p"))
+
+
+# ---- what happens in a run -------------------------------------------------------------------------------------------
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Identifies the memory behind a tensor; 0: none."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+
+
+class Watch(TorchDispatchMode):
+    """Sees every operator of a run: feeds the random ones, and notes tensors that come from nowhere, that belong to
+    another module, and where float64 gets lost."""
+
+    def __init__(self, source: Source, known: Sequence[torch.Tensor] = (), foreign: Sequence[torch.Tensor] = ()) -> None:
+        super().__init__()
+        self.source = source
+        self.draws: List[Draw] = []
+        self.strangers: List[torch.Tensor] = []
+        self.used: Set[int] = set()  # what operators were given
+        self.borrowed = False  # memory of `foreign` was used
+        self.lossy = ""  # the first operator that made less than float64 of it
+        self.operators: Set[str] = set()
+        self._known = {storage_of(tensor) for tensor in known} | {0}
+        self._foreign = {storage_of(tensor) for tensor in foreign} - {0}
+
+    def _draw(self, kind: str, a: float, b: float, dtype: torch.dtype, shape: Sequence[int], device: Any) -> torch.Tensor:
+        # Numbers are drawn in at most float32, so that a run in float64 gets the same ones.
+        narrow = torch.float32 if dtype.is_floating_point and dtype.itemsize > 4 else dtype
+        draw = Draw(kind, float(a), float(b), narrow, tuple(int(extent) for extent in shape))
+        self.draws.append(draw)
+        value = self.source(len(self.draws) - 1, draw, torch.device(device) if device is not None else torch.device("cpu"))
+        return value.to(dtype)
+
+    def _random(self, func: Any, named: Dict[str, Any]) -> Any:
+        """The result of a random operator; NotImplemented: it draws nothing."""
+        name = func._schema.name.partition("::")[2]
+        like = named.get("self")
+        dtype = named.get("dtype") or (like.dtype if isinstance(like, torch.Tensor) else None)
+        device = named.get("device") or (like.device if isinstance(like, torch.Tensor) else None)
+        size = named.get("size") if named.get("size") is not None else getattr(like, "shape", ())
+        standard = dtype or torch.get_default_dtype()
+        if name in ("randn", "randn_like"):
+            return self._draw("normal", 0, 1, standard, size, device)
+        if name in ("rand", "rand_like"):
+            return self._draw("uniform", 0, 1, standard, size, device)
+        if name in ("randint", "randint_like"):
+            return self._draw("randint", named.get("low") or 0, named["high"], dtype or torch.int64, size, device)
+        if name == "normal" and not isinstance(named["mean"], torch.Tensor) and not isinstance(named["std"], torch.Tensor):
+            return self._draw("normal", named["mean"], named["std"], standard, size, device)
+        if name == "normal_":
+            return like.copy_(self._draw("normal", named["mean"], named["std"], like.dtype, like.shape, like.device))
+        if name == "uniform_":
+            return like.copy_(self._draw("uniform", named["from"], named["to"], like.dtype, like.shape, like.device))
+        if name in ("bernoulli", "bernoulli_"):
+            return self._bernoulli(name, like, named.get("p"))
+        if name == "native_dropout" and named["train"] is not False:
+            like, p = named["input"], float(named["p"])
+            if p in (0.0, 1.0):
+                mask = torch.full_like(like, 1 - p, dtype=torch.bool)
+            else:
+                mask = self._draw("bernoulli", 1 - p, 0, torch.bool, like.shape, like.device)
+            return like * mask * (0.0 if p == 1.0 else 1 / (1 - p)), mask
+        if name == "native_dropout" or _no_dropout(named):
+            return NotImplemented
+        raise UnsupportedError(
+            f"forward draws random numbers with aten.{name}, which cannot be made an input of the task; put the module "
+            "into eval mode, or draw outside of it"
+        )
+
+    def _bernoulli(self, name: str, like: torch.Tensor, p: Any) -> Any:
+        if name == "bernoulli" and p is None or isinstance(p, torch.Tensor):
+            odds = like if p is None else p
+            drawn = self._draw("uniform", 0, 1, torch.float32, like.shape, like.device)
+            value = (drawn < odds).to(like.dtype)
+        elif float(p) in (0.0, 1.0):
+            value = torch.full_like(like, float(p))
+        else:
+            value = self._draw("bernoulli", p, 0, like.dtype, like.shape, like.device)
+        return like.copy_(value) if name == "bernoulli_" else value
+
+    def _check(self, name: str, given: List[torch.Tensor], made: List[torch.Tensor]) -> None:
+        for tensor in given:
+            at = storage_of(tensor)
+            self.used.add(at)
+            self.borrowed |= at in self._foreign
+            # Numbers that became tensors on the way are no strangers.
+            if at not in self._known and tensor.dim() and not name.startswith("lift_fresh"):
+                self._known.add(at)
+                self.strangers.append(tensor)
+        self._known.update(storage_of(tensor) for tensor in made)
+        if not self.lossy and any(tensor.dtype is torch.float64 for tensor in given):
+            for tensor in made:
+                if tensor.dtype.is_floating_point and tensor.dtype.itemsize < 8:
+                    self.lossy = f"aten.{name} makes {str(tensor.dtype).rpartition('.')[2]} of float64"
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.partition("::")[2]
+        self.operators.add(name)
+        out = NotImplemented
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            out = self._random(func, _arguments(func, args, kwargs))
+        if out is NotImplemented:
+            out = func(*args, **kwargs)
+        self._check(name, list(_tensors((args, kwargs))), list(_tensors(out)))
+        return out
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def _nested(value: Any, name: str) -> Iterator[Tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _nested(item, f"{name}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from _nested(item, f"{name}.{i}")
+
+
+def attributes(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
+    """Tensors that modules hold as plain attributes (an initial state, say), by path."""
+    found: Dict[str, torch.Tensor] = {}
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if name not in _TABLES and not isinstance(value, torch.nn.Module):
+                for label, tensor in _nested(value, f"{path}.{name}" if path else name):
+                    found.setdefault(label, tensor)
+    return found
+
+
+def weights(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
+    """Parameters and buffers under their state_dict names, those that are not saved too. Ones that are shared appear
+    under every name."""
+    found: Dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    found.update(module.named_buffers(remove_duplicate=False))
+    return found
+
+
+class Runner:
+    """A module that is run over and over, each time with the state that it had at first."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+        self.changed: Set[str] = set()  # buffers and attributes that forward changes
+        self._examined = False
+        self._tables: List[Tuple[Any, Dict[str, Any], List[Tuple[Dict[str, Any], Dict[str, Any]]]]] = []
+        for part in module.modules():
+            inner = [(table, dict(table)) for table in (part._parameters, part._buffers)]
+            self._tables.append((part, dict(vars(part)), inner))
+        self._fixed = {name: (tensor, tensor._version) for name, tensor in module.named_parameters()}
+        with torch.no_grad():
+            state = {**dict(module.named_buffers()), **attributes(module)}
+            self._kept = {name: [t, t._version, t.detach().clone()] for name, t in state.items() if not t.is_inference()}
+
+    def call(self, args: Sequence[Any], kwargs: Dict[str, Any], call: Optional[Callable[..., Any]] = None) -> Any:
+        """module(*args, **kwargs) without gradients and without autocast of the caller's; restore() afterwards."""
+        device = next((tensor.device.type for tensor in _tensors((args, kwargs))), "cpu")
+        with torch.no_grad(), torch.autocast(device, enabled=False):
+            return (call or self.module)(*args, **kwargs)
+
+    def restore(self) -> None:
+        """Puts everything back that forward has changed."""
+        for part, plain, inner in self._tables:
+            now = vars(part)
+            if now.keys() != plain.keys() or any(now[name] is not value for name, value in plain.items()):
+                self.changed.update(name for name, value in plain.items() if now.get(name) is not value)
+                now.clear()
+                now.update(plain)
+            for table, entries in inner:
+                if table.keys() != entries.keys() or any(table[name] is not value for name, value in entries.items()):
+                    self.changed.update(name for name, value in entries.items() if table.get(name) is not value)
+                    table.clear()
+                    table.update(entries)
+        for name, (parameter, version) in self._fixed.items():
+            if parameter._version != version:
+                raise UnsupportedError(f"forward changes the parameter {name}; runs of it cannot be repeated")
+        with torch.no_grad():
+            for name, entry in self._kept.items():
+                tensor, version, kept = entry
+                # Operators may write a buffer without counting it as a new version (batch norm does): until a run was
+                # looked at closely, everything is put back.
+                if name in self.changed or tensor._version != version or not self._examined:
+                    tensor.copy_(kept)
+                    entry[1] = tensor._version
+
+    def _examine(self) -> None:
+        """Which values have changed."""
+        for name, (tensor, _, kept) in self._kept.items():
+            if name not in self.changed and not torch.equal(tensor, kept):
+                self.changed.add(name)
+        self._examined = True
+
+    def run(self, args: Sequence[Any], kwargs: Dict[str, Any], watch: Watch) -> Any:
+        """One watched run from the first state."""
+        try:
+            with watch:
+                return self.call(args, kwargs)
+        finally:
+            self._examine()
+            self.restore()
+
+
+# ---- copies ----------------------------------------------------------------------------------------------------------
+
+
+def copy(module: torch.nn.Module) -> torch.nn.Module:
+    """A deep copy whose functions close over the copy, where copy.deepcopy() leaves them with the original's parts."""
+    import copy as copies  # pylint: disable=import-outside-toplevel
+
+    memo: Dict[int, Any] = {}
+    made = copies.deepcopy(module, memo)
+    for part in made.modules():
+        for name, value in list(vars(part).items()):
+            if isinstance(value, types.FunctionType) and value.__closure__:
+                object.__setattr__(part, name, _reclosed(value, memo))
+    return made
+
+
+def _reclosed(function: types.FunctionType, memo: Dict[int, Any]) -> types.FunctionType:
+    cells = []
+    for cell in function.__closure__ or ():
+        try:
+            inside = cell.cell_contents
+        except ValueError:  # empty
+            cells.append(cell)
+            continue
+        cells.append(types.CellType(memo[id(inside)]) if id(inside) in memo else cell)
+    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, tuple(cells))
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def take_state(module: torch.nn.Module, source: torch.nn.Module) -> None:
+    """Gives a freshly made module the values of another: parameters, buffers, plain tensors, and its modes. InvalidError
+    if they are not alike."""
+    with torch.no_grad():
+        for kind, mine, theirs in (
+            ("parameters and buffers", weights(module), weights(source)),
+            ("tensors", attributes(module), attributes(source)),
+        ):
+            if mine.keys() != theirs.keys() or any(mine[name].shape != theirs[name].shape for name in mine):
+                raise InvalidError(f"the constructor makes other {kind} than the module has")
+            for name, tensor in mine.items():
+                tensor.copy_(theirs[name])
+    modes = {path: part.training for path, part in source.named_modules()}
+    for path, part in module.named_modules():
+        part.training = modes.get(path, part.training)
+
+
+def move(module: torch.nn.Module, device: torch.device, dtype: Optional[torch.dtype] = None) -> None:
+    """Module.to() that takes plain tensors along; dtype: of everything that is floating."""
+    module.to(device=device, dtype=dtype)
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to(device=device, dtype=dtype if value.dtype.is_floating_point else None)
+        if type(value) in (list, tuple):
+            return type(value)(moved(item) for item in value)
+        return {key: moved(item) for key, item in value.items()} if type(value) is dict else value
+
+    for part in module.modules():
+        for name, value in list(vars(part).items()):
+            if name not in _TABLES and any(True for _ in _nested(value, name)):
+                vars(part)[name] = moved(value)
+
+
+# ---- precision flags -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Flags:
+    """PyTorch's settings for float32 products on CUDA: "highest" (float32), "high" (TF32) or "medium" for matrix
+    products, and whether cuDNN may use TF32."""
+
+    matmul: str = "highest"
+    cudnn_tf32: bool = False
+    new: Dict[str, str] = field(default_factory=dict)  # of releases that have fp32_precision, where it was set
+
+    @staticmethod
+    def _switches() -> Dict[str, Any]:
+        found = {"matmul": torch.backends.cuda.matmul, "conv": getattr(torch.backends.cudnn, "conv", None)}
+        found["rnn"] = getattr(torch.backends.cudnn, "rnn", None)
+        return {name: switch for name, switch in found.items() if hasattr(switch, "fp32_precision")}
+
+    @staticmethod
+    def current() -> "Flags":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return Flags(torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+            except RuntimeError:  # set through fp32_precision, and the older names refuse then
+                new = {name: switch.fp32_precision for name, switch in Flags._switches().items()}
+                return Flags("high" if new.get("matmul") == "tf32" else "highest", new.get("conv") == "tf32", new)
+
+    @property
+    def tf32(self) -> bool:
+        return self.matmul != "highest"
+
+    def set(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name, value in self.new.items():
+                self._switches()[name].fp32_precision = value
+            if not self.new:
+                torch.set_float32_matmul_precision(self.matmul)
+                torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
+
+    def like(self, tf32: bool) -> "Flags":
+        """Everything in float32, or in TF32, set the way that these were."""
+        word = "tf32" if tf32 else "ieee"
+        return Flags("high" if tf32 else "highest", tf32, {name: word for name in self.new})
+
+
+@contextlib.contextmanager
+def precision(tf32: bool) -> Iterator[None]:
+    """The flags inside; the caller's come back."""
+    before = Flags.current()
+    before.like(tf32).set()
+    try:
+        yield
+    finally:
+        before.set()
