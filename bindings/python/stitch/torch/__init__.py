@@ -18,7 +18,7 @@ from .._context import Context, Path
 from .._interface import Dim
 from .._task import Dist, Precision
 from ._file import ModelFile, read
-from ._task import BASELINES, ModuleTask, Spec, make
+from ._task import BASELINES, ModuleTask, Spec, task_of
 
 if TYPE_CHECKING:
     from ._optimize import Optimized, load, optimize
@@ -36,6 +36,7 @@ def task(
     rtol: Optional[float] = None,
     precision: Union[Precision, str, None] = None,
     dims: Optional[Mapping[str, int]] = None,
+    reduced_dims: Optional[Mapping[str, int]] = None,
     shapes: Optional[Mapping[str, Sequence[Dim]]] = None,
     dists: Optional[Mapping[str, Union[Dist, str, None]]] = None,
     batch: Optional[str] = "B",
@@ -58,6 +59,7 @@ def task(
     precision     the least precise arithmetic that programs may use; None: what PyTorch's flags allow now
     dims, shapes  names for extents: dims={"B": 8, "C": 64}, shapes={"x": ["B", "C"], "fc.weight": ["4*C", "C"]}; tensors
                   that are not named have their sizes as numbers, and nothing is found out about a batch then
+    reduced_dims  smaller values of dims for the simulator; of a batch that was found it is 2
     dists         how inputs are drawn, by name; "data": always the example. Others are drawn like the example looks
     batch         name of the first dimension of the inputs where the module takes other sizes of it; None: leave it fixed
     baselines     of BASELINES; None: eager, tf32, compile, max-autotune on CUDA, none elsewhere
@@ -67,8 +69,8 @@ def task(
     InvalidError: forward raises, arguments do not fit, devices are mixed or not the context's. UnsupportedError: shapes
     that depend on values, sparse or complex tensors, random operators that cannot be fed. NoMemoryError: too large.
     """
-    return make(module, example_inputs, ctx=ctx, name=name, atol=atol, rtol=rtol, precision=precision, dims=dims,
-                shapes=shapes, dists=dists, batch=batch, baselines=baselines, constructor=constructor, source=source,
+    return task_of(module, example_inputs, ctx=ctx, name=name, atol=atol, rtol=rtol, precision=precision, dims=dims,
+                reduced_dims=reduced_dims, shapes=shapes, dists=dists, batch=batch, baselines=baselines, constructor=constructor, source=source,
                 description=description)
 
 

@@ -134,6 +134,23 @@ def fit(x: torch.Tensor) -> Optional[Dist]:
     return _integer(x.detach().cpu(), flat)
 
 
+def another(x: torch.Tensor) -> torch.Tensor:
+    """Other contents of the kind that a tensor has."""
+    dist = fit(x)
+    if dist is None or dist.kind in ("constant", "arange"):
+        return torch.flip(x, [0]) if x.dim() else x
+    if dist.kind == "randint":
+        return torch.randint_like(x, int(dist.a), int(dist.b))
+    made = torch.empty(x.shape, device=x.device)
+    if dist.kind == "normal":
+        made.normal_(dist.a, max(dist.b, 1e-6))
+    elif dist.kind == "uniform":
+        made.uniform_(dist.a, max(dist.b, dist.a + 1e-6))
+    else:
+        made.bernoulli_(dist.a)
+    return made.to(x.dtype)
+
+
 def linear(points: Tuple[Tuple[int, int], ...], name: str) -> Optional[str]:
     """An expression in `name` through (value of it, extent) points: "B", "4*B", "2*B+1"; None: it is not linear."""
     (b0, v0), (b1, v1) = points[0], points[1]

@@ -519,24 +519,26 @@ def _default_tolerance(precision: Precision, outputs: Sequence[torch.Tensor]) ->
     return 1e-4 if precision is Precision.F32 else 1e-3
 
 
-def make(
+def task_of(
     module: torch.nn.Module,
     example: Any,
     *,
-    ctx: Optional[Context],
-    name: Optional[str],
-    atol: Optional[float],
-    rtol: Optional[float],
-    precision: Union[Precision, str, None],
-    dims: Optional[Mapping[str, int]],
-    shapes: Optional[Mapping[str, Sequence[Dim]]],
-    dists: Optional[Mapping[str, Union[Dist, str, None]]],
-    batch: Optional[str],
-    baselines: Optional[Sequence[str]],
-    constructor: Optional[Constructor],
-    source: Optional[str],
-    description: Optional[str],
+    ctx: Optional[Context] = None,
+    name: Optional[str] = None,
+    atol: Optional[float] = None,
+    rtol: Optional[float] = None,
+    precision: Union[Precision, str, None] = None,
+    dims: Optional[Mapping[str, int]] = None,
+    reduced_dims: Optional[Mapping[str, int]] = None,
+    shapes: Optional[Mapping[str, Sequence[Dim]]] = None,
+    dists: Optional[Mapping[str, Union[Dist, str, None]]] = None,
+    batch: Optional[str] = "B",
+    baselines: Optional[Sequence[str]] = None,
+    constructor: Optional[Constructor] = None,
+    source: Optional[str] = None,
+    description: Optional[str] = None,
 ) -> ModuleTask:
+    """What stitch.torch.task() documents."""
     subject = Subject(module, example)
     ctx = fitting_context(ctx, subject.device)
     shapes, dims = dict(shapes or {}), dict(dims or {})
@@ -551,6 +553,8 @@ def make(
     try:
         with torch.random.fork_rng(devices=_devices(subject.device)):
             _fill(task, subject, ctx, dims, shapes, dict(dists or {}), batch, constructor)
+            for dim, value in (reduced_dims or {}).items():
+                task.set_reduced_dim(dim, value)
         found = _baseline_precision(module, subject.leaves, _may_use_tf32(task.flags, task._operators))
         task.precision = found if precision is None else precision
         tolerance = _default_tolerance(task.precision, task._examples)
@@ -580,7 +584,10 @@ def _fill(task: Any, subject: Subject, ctx: Context, dims: Dict[str, int], shape
     outputs, watch, subject.results = subject.call(runner, subject.leaves)
     if not outputs:
         raise InvalidError("forward gives no tensor")
-    again, _, results = subject.call(runner, [torch.flip(leaf, [0]) if leaf.dim() else leaf for leaf in subject.leaves])
+    for where, out in zip(subject.names, outputs):
+        if out.device.type not in ("cpu", "cuda"):
+            raise UnsupportedError(f"output {where or 'y'} is on the device {out.device}")
+    again, _, results = subject.call(runner, [_data.another(leaf) for leaf in subject.leaves])
     if _shapes(again) != _shapes(outputs) or not _tree.same(results, subject.results):
         raise UnsupportedError("the shapes or numbers that forward gives depend on the values of its inputs")
     extra = {path: t for path, t in _run.attributes(subject.module).items() if _run.storage_of(t) in watch.used}

@@ -1,0 +1,554 @@
+# SPDX-License-Identifier: MIT
+"""The loop for a module, and the module that runs what came of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import warnings
+import weakref
+import zipfile
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+
+from .._agent import Policy, Turn, loop
+from .._context import Context, Path
+from .._errors import FormatError, InvalidError, NotFoundError, StateError, StitchError
+from .._executor import Executor
+from .._model import HostModel, Model
+from .._program import Program
+from .._tensors import DevicePointer
+from .._verify import verify
+from . import _data, _run, _tree
+from ._task import ModuleTask, Spec, device_of, fitting_context, task_of
+
+_FORMAT = 1
+_KEPT = 8  # executors of one module: by batch and stream
+_engines: "weakref.WeakValueDictionary[int, Engine]" = weakref.WeakValueDictionary()
+_handles = itertools.count(1)
+Shapes = Dict[str, Tuple[int, ...]]
+
+
+# ---- a program that runs on tensors ----------------------------------------------------------------------------------
+
+
+class _Ready:
+    """One executor with the memory that it is bound to."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.weights: Any = None  # what it was prepared with, and the tensors themselves
+        self.held: List[torch.Tensor] = []
+        self.bound: Dict[str, int] = {}
+
+    def bind(self, name: str, tensor: torch.Tensor) -> None:
+        """By address: PyTorch owns the memory and orders its uses on the stream, and graphs must not keep it."""
+        if self.bound.get(name) != tensor.data_ptr():
+            self.executor.bind(name, DevicePointer(tensor.data_ptr(), tensor.numel() * tensor.element_size()))
+            self.bound[name] = tensor.data_ptr()
+
+
+def _identity(weights: Sequence[torch.Tensor]) -> Any:
+    """Changes when a weight is replaced or written."""
+    return tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
+
+
+def _usable(tensor: torch.Tensor) -> torch.Tensor:
+    """Dense and aligned; a copy where it is not."""
+    tensor = tensor.detach().contiguous()
+    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+
+
+class Engine:
+    """A verified program for one interface: executors for the batches that it was verified for, made as they are
+    needed. Several threads may use it; their runs are enqueued one after the other."""
+
+    def __init__(self, ctx: Context, program: bytes, spec: Spec, shapes: Mapping[int, Shapes], device: torch.device) -> None:
+        self.ctx, self.data, self.spec, self.shapes, self.device = ctx, program, spec, dict(shapes), device
+        self.program = Program.from_bytes(ctx, program)
+        self.handle = next(_handles)
+        self._lock = threading.Lock()
+        self._ready: Dict[Tuple[int, int], _Ready] = {}
+        self.staging: Any = None  # reaches the memory of a simulated device; None: tensors are where the program runs
+        _engines[self.handle] = self
+
+    def prepared(self, batch: int) -> bool:
+        return any(key[0] == batch for key in self._ready)
+
+    def _take(self, batch: int, stream: int, capturing: bool) -> _Ready:
+        """The executor for a batch on a stream. Runs of one must not overlap, so each stream has its own; what is
+        captured into graphs has one of its own too."""
+        key = (batch, -1 if capturing else stream)
+        found = self._ready.get(key)
+        if found is None and capturing:
+            # Nothing can be allocated now: one that was prepared before goes to the graphs for good.
+            other = next((k for k in self._ready if k[0] == batch), None)
+            if other is None:
+                raise StateError("the program has not run with these shapes yet; run the module once before capturing it")
+            found = self._ready[key] = self._ready.pop(other)
+        if found is None:
+            old = [k for k in self._ready if k[1] != -1]
+            if len(old) >= _KEPT:
+                if self.staging is None:
+                    torch.cuda.synchronize(self.device)
+                self._ready.pop(old[0]).executor.close()
+            dims = {name: value for name, value in self.spec.dims.items() if name != self.spec.batch}
+            if self.spec.batch:
+                dims[self.spec.batch] = batch
+            found = self._ready[key] = _Ready(Executor(self.ctx, self.program, dims=dims, capturable=True))
+        return found
+
+    def run(self, inputs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], batch: int) -> List[torch.Tensor]:
+        """The outputs, new ones. Enqueued on PyTorch's current stream."""
+        if self.staging is not None:
+            return self.staging.run(self, inputs, weights, batch)
+        outputs = [
+            torch.empty(self.shapes[batch][name], dtype=dtype, device=self.device) for name, dtype, _ in self.spec.outputs
+        ]
+        stream = torch.cuda.current_stream(self.device).cuda_stream
+        self.enqueue([_usable(t) for t in inputs], weights, outputs, batch, stream,
+                     torch.cuda.is_current_stream_capturing())
+        return outputs
+
+    def enqueue(self, inputs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor],
+                batch: int, stream: int, capturing: bool) -> None:
+        """One run on memory of the device."""
+        names = [name for name, _, _ in self.spec.inputs] + [name for name, _, _ in self.spec.draws]
+        with self._lock:
+            ready = self._take(batch, stream, capturing)
+            for name, tensor in zip(names, inputs):
+                ready.bind(name, tensor)
+            for (name, _, _), tensor in zip(self.spec.outputs, outputs):
+                ready.bind(name, tensor)
+            now = _identity(weights)
+            if ready.weights != now:
+                if capturing:
+                    raise StateError("weights have changed since the last run; run the module once before capturing it")
+                ready.held = [_usable(w) for w in weights]
+                for name, tensor in zip(self.spec.weights, ready.held):
+                    ready.bind(name, tensor)
+                ready.executor.prepare(stream)
+                ready.weights = now
+            ready.executor.run(stream)
+
+    def close(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        with self._lock:
+            for ready in self._ready.values():
+                ready.executor.close()
+            self._ready.clear()
+            self.program.close()
+
+
+def _run_engine(
+    inputs: List[torch.Tensor], weights: List[torch.Tensor], handle: int, batch: int
+) -> List[torch.Tensor]:
+    engine = _engines.get(handle)
+    if engine is None:
+        raise StateError("the module that this operator belongs to is gone")
+    return engine.run(inputs, weights, batch)
+
+
+def _run_fake(
+    inputs: List[torch.Tensor], weights: List[torch.Tensor], handle: int, batch: int
+) -> List[torch.Tensor]:
+    engine = _engines[handle]
+    return [torch.empty(engine.shapes[batch][name], dtype=dtype, device=engine.device) for name, dtype, _ in engine.spec.outputs]
+
+
+_operator = torch.library.custom_op(
+    "stitch::run",
+    _run_engine,
+    mutates_args=(),
+    schema="(Tensor[] inputs, Tensor[] weights, int handle, int batch) -> Tensor[]",
+)
+_operator.register_fake(_run_fake)
+
+
+# ---- the module ------------------------------------------------------------------------------------------------------
+
+
+def _places(module: torch.nn.Module, paths: Sequence[str]) -> List[Tuple[Any, str]]:
+    """Where each weight is found at every call."""
+    parts = dict(module.named_modules())
+    fixed = _run.attributes(module)
+    found: List[Tuple[Any, str]] = []
+    for path in paths:
+        owner, _, name = path.rpartition(".")
+        if owner in parts and isinstance(getattr(parts[owner], name, None), torch.Tensor):
+            found.append((parts[owner], name))
+        elif path in fixed:
+            found.append((_Fixed(fixed[path]), "tensor"))
+        else:
+            raise InvalidError(f"the module has no tensor {path}, which the program needs")
+    return found
+
+
+class _Fixed:
+    """A tensor that no module has as an attribute."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+class Optimized(torch.nn.Module):
+    """A module that runs a verified program where it may, and the original where not: other shapes than were verified,
+    dtypes or devices, gradients that are wanted, autocast, the other mode (training, evaluation), non-dense arguments.
+
+    original    the module that it was made of; its parameters are this one's
+    speedup     against the main baseline, as verified; 0: not measured
+    report      the verification of the program, as a dict (docs/report-format.md)
+    reports     those of all attempts
+    notes       what the task's making found
+    enabled     False: the original always runs
+    runs, fallbacks   how many calls went which way (not counted in compiled code)
+
+    What forward changes beside its result (running statistics) is not done by the program.
+    """
+
+    def __init__(self, original: torch.nn.Module, engine: Engine, report: Dict[str, Any],
+                 reports: Sequence[Dict[str, Any]] = (), notes: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.original = original
+        self.training = original.training
+        self.report, self.reports, self.notes = report, list(reports), list(notes)
+        self.speedup = float(report.get("summary", {}).get("speedup") or 0)
+        self.enabled = True
+        self.runs = self.fallbacks = 0
+        self._mode = original.training
+        self._set_engine(engine)
+
+    def _set_engine(self, engine: Engine) -> None:
+        spec = engine.spec
+        self._engine, self._handle = engine, engine.handle
+        self._held = _places(self.original, spec.paths)
+        self._batches = tuple(engine.shapes)
+        self._device_type = engine.device.type
+        some = engine.shapes[self._batches[0]]
+        # Extents with None where the batch is.
+        self._inputs = [
+            (dtype, tuple(None if spec.batch and i == 0 and text == spec.batch else n
+                          for i, (text, n) in enumerate(zip(texts, some[name]))))
+            for name, dtype, texts in spec.inputs
+        ]
+        self._draws = [(draw, {b: engine.shapes[b][name] for b in self._batches}) for name, draw, _ in spec.draws]
+
+    @property
+    def source(self) -> str:
+        """The program's device code."""
+        return self._engine.program.source
+
+    @property
+    def plan(self) -> Dict[str, Any]:
+        """The program's launch plan."""
+        return self._engine.program.plan
+
+    @property
+    def program_bytes(self) -> bytes:
+        """The saved program, as Program.to_bytes() gives it."""
+        return self._engine.data
+
+    def _match(self, leaves: Sequence[torch.Tensor]) -> int:
+        """The batch that the tensors have; 0: they do not fit."""
+        batch = 0
+        for leaf, (dtype, extents) in zip(leaves, self._inputs):
+            if leaf.dtype != dtype or leaf.dim() != len(extents) or leaf.device != self._engine.device:
+                return 0
+            if leaf.layout != torch.strided:
+                return 0
+            for i, extent in enumerate(extents):
+                if extent is None:
+                    if batch not in (0, leaf.shape[0]):
+                        return 0
+                    batch = leaf.shape[0]
+                elif leaf.shape[i] != extent:
+                    return 0
+        batch = batch or self._batches[0]
+        return batch if batch in self._batches else 0
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self._device_type == "cpu" and self._engine.staging is None:
+            return self._fall_back(args, kwargs)  # a simulated device: for verifying, not for running
+        if not self.enabled or self.original.training != self._mode or torch.is_autocast_enabled(self._device_type):
+            return self._fall_back(args, kwargs)
+        leaves: List[torch.Tensor] = []
+        if not _take_leaves(self._engine.spec.arguments, args, kwargs, leaves):
+            return self._fall_back(args, kwargs)
+        weights = [getattr(owner, name) for owner, name in self._held]
+        if torch.is_grad_enabled() and any(t.requires_grad for t in leaves + weights):
+            return self._fall_back(args, kwargs)
+        batch = self._match(leaves)
+        if batch == 0 or any(w.device != self._engine.device for w in weights):
+            return self._fall_back(args, kwargs)
+        inputs = leaves + [draw.sample(shapes[batch], self._engine.device) for draw, shapes in self._draws]
+        if torch.compiler.is_compiling() or any(type(t) not in _PLAIN for t in inputs):
+            outputs = torch.ops.stitch.run(inputs, weights, self._handle, batch)
+        else:
+            if self._device_type == "cuda" and torch.cuda.is_current_stream_capturing() and not self._engine.prepared(batch):
+                return self._fall_back(args, kwargs)
+            self.runs += 1
+            outputs = self._engine.run(inputs, weights, batch)
+        return _tree.build(self._engine.spec.results, outputs)
+
+    def _fall_back(self, args: Any, kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            self.fallbacks += 1
+        return self.original(*args, **kwargs)
+
+    def save(self, path: Path) -> None:
+        """One file: the program, how it belongs to the module, and the reports; no weights. load() needs the module."""
+        engine = self._engine
+        spec = engine.spec
+        document = {
+            "stitch_torch": _FORMAT,
+            "arguments": _tree.to_json(spec.arguments),
+            "results": _tree.to_json(spec.results),
+            "inputs": [[name, _word(dtype), list(shape)] for name, dtype, shape in spec.inputs],
+            "outputs": [[name, _word(dtype), list(shape)] for name, dtype, shape in spec.outputs],
+            "draws": [[name, [d.kind, d.a, d.b, _word(d.dtype), list(d.shape)], list(shape)] for name, d, shape in spec.draws],
+            "weights": [list(pair) for pair in zip(spec.weights, spec.paths)],
+            "batch": spec.batch,
+            "dims": dict(spec.dims),
+            "shapes": {str(b): {k: list(v) for k, v in named.items()} for b, named in engine.shapes.items()},
+            "training": self._mode,
+            "report": self.report,
+            "reports": self.reports,
+            "notes": self.notes,
+        }
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[arg-type]
+            archive.writestr("module.json", json.dumps(document))
+            archive.writestr("program.stitch", engine.data)
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "Optimized":
+        import copy  # pylint: disable=import-outside-toplevel
+
+        old = self._engine
+        made = Optimized(copy.deepcopy(self.original, memo), Engine(old.ctx, old.data, old.spec, old.shapes, old.device),
+                         self.report, self.reports, self.notes)
+        made.enabled, made.training = self.enabled, self.training
+        return made
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an optimised module cannot be pickled; it has save(), and stitch.torch.load()")
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _take_leaves(tree: _tree.Tree, args: Any, kwargs: Any, leaves: List[torch.Tensor]) -> bool:
+    """The tensors of a call in the program's order; False: the call has another form than the example."""
+    return _walk(tree[2][0], list(args), leaves) and _walk(tree[2][1], kwargs, leaves)
+
+
+def _walk(tree: _tree.Tree, value: Any, leaves: List[torch.Tensor]) -> bool:
+    if isinstance(tree, int):
+        if not isinstance(value, torch.Tensor):
+            return False
+        leaves.append(value)
+        return True
+    if tree[0] == "constant":
+        return type(value) is type(tree[1]) and value == tree[1]
+    if tree[0] == "dict":
+        if not isinstance(value, dict) or len(value) != len(tree[1]):
+            return False
+        for key, item in zip(tree[1], tree[2]):
+            if key not in value or not _walk(item, value[key], leaves):
+                return False
+        return True
+    if not isinstance(value, (list, tuple)) or len(value) != len(tree[2]):
+        return False
+    for item, part in zip(tree[2], value):
+        if not _walk(item, part, leaves):
+            return False
+    return True
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+# ---- the loop --------------------------------------------------------------------------------------------------------
+
+
+def _shapes_of(task: ModuleTask) -> Shapes:
+    return {tensor.name: tuple(tensor.shape) for tensor in task.interface}
+
+
+def _search(ctx: Context, task: ModuleTask, policy: Optional[Policy], on_turn: Optional[Callable[[Turn], Any]],
+            options: Mapping[str, Any]) -> Tuple[Optional[bytes], Dict[str, Any], List[Dict[str, Any]], str]:
+    """The loop: the best program's bytes and report, all reports, and what the last one said."""
+    reports: List[Dict[str, Any]] = []
+    opened: List[Any] = []
+    last: Optional[Turn] = None
+    said = "no attempt was made"
+    try:
+        for turn in loop(ctx, task, policy, **options):
+            last, said = turn, turn.report.text
+            opened += [turn.candidate, turn.report, turn.plan]
+            reports.append(turn.report.json)
+            if on_turn is not None:
+                on_turn(turn)
+        if last is None or last.best is None or last.best_report is None:
+            return None, {}, reports, said
+        program = last.best.program
+        assert program is not None
+        program.validate(task)  # with the task's full dims
+        return program.to_bytes(), last.best_report.json, reports, said
+    finally:
+        for handle in opened:
+            if handle is not None:
+                handle.close()
+
+
+def _other_batches(ctx: Context, task: ModuleTask, program: bytes, batches: Sequence[int], options: Mapping[str, Any],
+                   shapes: Dict[int, Shapes]) -> None:
+    """Verifies the program for further batches; those that fail are left to the original."""
+    batch = task.spec.batch
+    if not batches:
+        return
+    if batch is None:
+        raise InvalidError("the batch of this module cannot be changed; see the task's notes")
+    full = task.spec.dims[batch]
+    try:
+        for size in batches:
+            task.set_dim(batch, int(size))
+            with Program.from_bytes(ctx, program) as made:
+                with verify(ctx, task, made, **{**options, "last_stage": "correct"}) as report:
+                    if report.correct:
+                        shapes[int(size)] = _shapes_of(task)
+                    else:
+                        warnings.warn(f"with {batch} = {size} the program is not right, the original is used: {report.text}")
+    finally:
+        task.set_dim(batch, full)
+
+
+def optimize(
+    module: torch.nn.Module,
+    example_inputs: Any,
+    *,
+    model: Union[Model, str, HostModel, None] = None,
+    ctx: Optional[Context] = None,
+    policy: Optional[Policy] = None,
+    batches: Sequence[int] = (),
+    on_turn: Optional[Callable[[Turn], Any]] = None,
+    verify_options: Optional[Mapping[str, Any]] = None,
+    **options: Any,
+) -> Optimized:
+    """Makes a task of the module, lets the model plan and write programs for it until `policy` says stop, and gives a
+    module that runs the best one. The original's parameters stay its own.
+
+    model    as for Model.open() ("https://host/v1#model"), a Model, or a function; None: what ctx has
+    policy   when to stop
+    batches  further sizes of the first dimension to verify the program for, where the task found that it is free
+    on_turn  called after every attempt
+    verify_options  for verify(): trials, last_stage, ...
+    options  for task()
+
+    NotFoundError with the last report if no program was right. A program that was measured slower than the main
+    baseline is kept, but not used (enabled is False), with a warning.
+    """
+    task = task_of(module, example_inputs, ctx=ctx, **options)
+    ctx = task._ctx
+    opened: Optional[Model] = None
+    settings = dict(verify_options or {})
+    try:
+        if model is not None:
+            if isinstance(model, Model):
+                ctx.set_model(model)
+            else:
+                opened = Model.open(ctx, model) if isinstance(model, str) else Model.host(ctx, model)
+                ctx.set_model(opened)
+        program, report, reports, said = _search(ctx, task, policy, on_turn, settings)
+        if program is None:
+            raise NotFoundError(f"no program was right after {len(reports)} attempts; the last report: {said}")
+        shapes = {_batch(task.spec): _shapes_of(task)}
+        _other_batches(ctx, task, program, batches, settings, shapes)
+        made = Optimized(module, Engine(ctx, program, task.spec, shapes, task.device), report, reports, task.notes)
+    finally:
+        if opened is not None:
+            opened.close()
+        task.close()
+    summary = report.get("summary", {})
+    if summary.get("degenerate"):
+        warnings.warn("the task cannot tell a right program from a cheap answer: the verdict means nothing")
+    if summary.get("timed") and 0 < made.speedup < 1:
+        made.enabled = False
+        warnings.warn(f"the best program is slower than the module ({made.speedup:.2f}x), which is used instead")
+    return made
+
+
+def _batch(spec: Spec) -> int:
+    """The batch of the example; 1 where there is none."""
+    return spec.dims[spec.batch] if spec.batch else 1
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> Tuple[Dict[str, Any], bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:  # type: ignore[arg-type]
+            sizes = {info.filename: info.file_size for info in archive.infolist()}
+            if sizes.get("module.json", 0) > 64 << 20 or sizes.get("program.stitch", 0) > 256 << 20:
+                raise FormatError(f"{path!s}: its parts are too large")
+            document = json.loads(archive.read("module.json"))
+            return document, archive.read("program.stitch")
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {path!s}") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as e:
+        if isinstance(e, StitchError):
+            raise
+        raise FormatError(f"{path!s} is no saved module: {e}") from e
+
+
+def _tensors_from(rows: Sequence[Any]) -> Tuple[Tuple[str, torch.dtype, Tuple[str, ...]], ...]:
+    return tuple((str(name), _dtype(word), tuple(map(str, shape))) for name, word, shape in rows)
+
+
+def _dtype(word: str) -> torch.dtype:
+    found = {_word(dtype): dtype for dtype in _data.DTYPES}
+    return found[word]
+
+
+def load(path: Path, module: torch.nn.Module, *, ctx: Optional[Context] = None) -> Optimized:
+    """A module that was saved with save(), for `module`: one like the original, on the device where it is to run and in
+    the mode that the original had. FormatError if the file is broken, InvalidError if the module has other weights."""
+    document, program = _read(path)
+    device = device_of(module, [])
+    try:
+        if document["stitch_torch"] != _FORMAT:
+            raise ValueError(f"it has format {document['stitch_torch']}; {_FORMAT} is known")
+        draws = tuple(
+            (str(name), _run.Draw(str(k), float(a), float(b), _dtype(word), tuple(map(int, size))), tuple(map(str, shape)))
+            for name, (k, a, b, word, size), shape in document["draws"]
+        )
+        spec = Spec(
+            _tree.from_json(document["arguments"]),
+            _tensors_from(document["inputs"]),
+            draws,
+            tuple(str(name) for name, _ in document["weights"]),
+            tuple(str(at) for _, at in document["weights"]),
+            _tree.from_json(document["results"]),
+            _tensors_from(document["outputs"]),
+            document["batch"],
+            {str(name): int(value) for name, value in document["dims"].items()},
+        )
+        shapes = {int(b): {k: tuple(map(int, v)) for k, v in named.items()} for b, named in document["shapes"].items()}
+        training, report, reports, notes = (document[key] for key in ("training", "report", "reports", "notes"))
+        names = [*[n for n, _, _ in (*spec.inputs, *spec.outputs)], *[n for n, _, _ in spec.draws], *spec.weights]
+        if not shapes or any(name not in named for named in shapes.values() for name in names):
+            raise ValueError("it lacks shapes")
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise FormatError(f"{path!s} is no saved module: {e}") from e
+    ctx = fitting_context(ctx, device)
+    some = next(iter(shapes.values()))
+    for name, (owner, key) in zip(spec.weights, _places(module, spec.paths)):
+        if tuple(getattr(owner, key).shape) != some[name]:
+            raise InvalidError(f"the module's {key} has the shape {list(getattr(owner, key).shape)}; the program needs "
+                               f"{list(some[name])} for {name}")
+    made = Optimized(module, Engine(ctx, program, spec, shapes, device), report, reports, notes)
+    made._mode = bool(training)
+    return made
