@@ -289,6 +289,14 @@ def test_batches_of_other_kinds():
             assert task.interface["y"].shape_expr == text, (task.interface["y"], text)
 
 
+def test_arguments_that_are_overwritten():
+    plan = {"stitch": 1, "run": [{"kernel": "scale", "grid": ["B"], "block": [1], "args": ["x", "y", {"i32": "B"}]}]}
+    with sim.context() as ctx, bridge.task(Bad(lambda x: x.relu_() + 1), torch.randn(8), ctx=ctx) as task:
+        assert task.spec.written == (0,) and "overwrites its argument x" in task.notes[0]
+        source = sim.SOURCE.replace("x[i] * 2.0f", "fmaxf(x[i], 0.0f)")
+        assert stitch.verify(ctx, task, stitch.Program.parse(ctx, source, plan), last_stage="correct").correct
+
+
 def test_precision_flags():
     from stitch.torch import _run
 

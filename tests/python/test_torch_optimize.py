@@ -33,8 +33,10 @@ def reply(case, wrong=False):
 
 PLAN = json.dumps(
     {
+        "stitch_plan": 1,
         "strategy": "one kernel a layer",
-        "subtasks": [{"id": "all", "level": "kernel", "title": "all of it", "goal": "write it"}],
+        "bottlenecks": ["launches"],
+        "subtasks": [{"id": "all", "level": "kernel", "title": "all of it", "goal": "write it", "after": []}],
     }
 )
 

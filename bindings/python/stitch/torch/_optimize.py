@@ -310,6 +310,7 @@ class Optimized(torch.nn.Module):
             "outputs": [[name, _word(dtype), list(shape)] for name, dtype, shape in spec.outputs],
             "draws": [[name, [d.kind, d.a, d.b, _word(d.dtype), list(d.shape)], list(shape)] for name, d, shape in spec.draws],
             "weights": [list(pair) for pair in zip(spec.weights, spec.paths)],
+            "written": list(spec.written),
             "batch": spec.batch,
             "dims": dict(spec.dims),
             "shapes": {str(b): {k: list(v) for k, v in named.items()} for b, named in engine.shapes.items()},
@@ -415,6 +416,7 @@ def _other_batches(ctx: Context, task: ModuleTask, program: bytes, batches: Sequ
     try:
         for size in batches:
             task.set_dim(batch, int(size))
+            task.set_reduced_dim(batch, int(size) if ctx.device.simulated else min(2, int(size)))
             with Program.from_bytes(ctx, program) as made:
                 with verify(ctx, task, made, **{**options, "last_stage": "correct"}) as report:
                     if report.correct:
@@ -423,6 +425,7 @@ def _other_batches(ctx: Context, task: ModuleTask, program: bytes, batches: Sequ
                         warnings.warn(f"with {batch} = {size} the program is not right, the original is used: {report.text}")
     finally:
         task.set_dim(batch, full)
+        task.set_reduced_dim(batch, min(2, full))
 
 
 def optimize(
@@ -461,6 +464,8 @@ def optimize(
             else:
                 opened = Model.open(ctx, model) if isinstance(model, str) else Model.host(ctx, model)
                 ctx.set_model(opened)
+        if settings.get("last_stage") in (None, "none", "time", "profile"):
+            task.warm()
         program, report, reports, said = _search(ctx, task, policy, on_turn, settings)
         if program is None:
             raise NotFoundError(f"no program was right after {len(reports)} attempts; the last report: {said}")
@@ -533,6 +538,7 @@ def load(path: Path, module: torch.nn.Module, *, ctx: Optional[Context] = None) 
             tuple(str(at) for _, at in document["weights"]),
             _tree.from_json(document["results"]),
             _tensors_from(document["outputs"]),
+            tuple(int(i) for i in document["written"]),
             document["batch"],
             {str(name): int(value) for name, value in document["dims"].items()},
         )

@@ -7,7 +7,7 @@ import ctypes
 import inspect
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import torch
 
@@ -44,6 +44,7 @@ class Spec:
     paths: Tuple[str, ...]  # of the weights in the module
     results: _tree.Tree  # with indices into `outputs`
     outputs: Tuple[Tuple[str, torch.dtype, Tuple[str, ...]], ...]
+    written: Tuple[int, ...]  # inputs that forward overwrites
     batch: Optional[str]  # the dim that may change from call to call
     dims: Mapping[str, int]
 
@@ -62,10 +63,19 @@ class ModuleTask(Task):
     module: torch.nn.Module
     device: torch.device
     _callbacks: List["_Callback"]
+    _leaves: List[torch.Tensor]
+
+    def warm(self) -> None:
+        """Has torch.compile do its work for the baselines that need it, so that it does not count against the time of a
+        verification. optimize() calls it. One that fails is left out, with a note."""
+        for function in self._callbacks:
+            if isinstance(function, _Baseline):
+                function.warm(self._leaves)
 
     def close(self) -> None:
         """Releases the task, and what its reference and baselines hold on the device."""
         super().close()
+        self._leaves = []
         for function in getattr(self, "_callbacks", []):
             function.release()
         if getattr(self, "device", torch.device("cpu")).type == "cuda":
@@ -164,7 +174,7 @@ class Subject:
         self.module, self.device = module, device_of(module, self.leaves)
         self.results: _tree.Tree = None
         self.names: List[str] = []
-        self.used: set = set()
+        self.written: Set[int] = set()  # inputs that forward overwrites
 
     def call(self, runner: _run.Runner, leaves: Sequence[torch.Tensor], source: _run.Source = _run.generate,
              foreign: Sequence[torch.Tensor] = ()) -> Tuple[List[torch.Tensor], _run.Watch, _tree.Tree]:
@@ -184,6 +194,9 @@ class Subject:
         except Exception as e:
             raise InvalidError(f"forward raised {type(e).__name__}: {e}") from e
         self.names = [name for name, _ in out]
+        for i, (one, leaf) in enumerate(zip(given, leaves)):
+            if one._version or not torch.equal(one, leaf) and not bool((one != one).any()):
+                self.written.add(i)
         return [tensor.detach().clone() for _, tensor in out], watch, results
 
 
@@ -357,6 +370,8 @@ class _Callback:
     def _compute(self, stream: int, tensors: Dict[str, BoundTensor]) -> None:
         assert self.runner is not None
         leaves = [self._get(tensors[name], stream) for name, _, _ in self.spec.inputs]
+        for i in self.spec.written:  # not the library's own
+            leaves[i] = leaves[i].clone()
         draws = [self._get(tensors[name], stream) for name, _, _ in self.spec.draws]
         args, kwargs = _tree.build(self.spec.arguments, _widen(leaves) if self.double else leaves)
         source = (lambda i, draw, device: draws[i]) if self.feed else _run.generate
@@ -430,10 +445,26 @@ class _Baseline(_Callback):
         try:
             return super().__call__(stream, tensors)
         except Exception as e:  # pylint: disable=broad-except
-            self.error = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:500]
-            self._notes.append(f"baseline {self._name} failed: {self.error}")
-            self._pending = None
+            self._give_up(e)
             return int(c.stitch_status.E_UNSUPPORTED)
+
+
+    def warm(self, leaves: Sequence[torch.Tensor]) -> None:
+        if self.mode is None or self.error or self.runner is None:
+            return
+        try:
+            with _run.precision(self.tf32):
+                for _ in range(3):
+                    args, kwargs = _tree.build(self.spec.arguments, [leaf.clone() for leaf in leaves])
+                    self.runner.call(args, kwargs, self._function())
+                    self.runner.restore()
+        except Exception as e:  # pylint: disable=broad-except
+            self._give_up(e)
+
+    def _give_up(self, e: BaseException) -> None:
+        self.error = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:500]
+        self._notes.append(f"baseline {self._name} failed: {self.error}")
+        self._pending = None
 
 
 def view(bound: BoundTensor, dtype: torch.dtype) -> torch.Tensor:
@@ -549,7 +580,7 @@ def task_of(
         _data.dtype_of(leaf, f"input {label}")
     task = ModuleTask(ctx, name or type(module).__name__)
     task.module, task.device, task.notes, task.flags = module, subject.device, [], _run.Flags.current()
-    task._callbacks = []
+    task._callbacks, task._leaves = [], subject.leaves
     try:
         with torch.random.fork_rng(devices=_devices(subject.device)):
             _fill(task, subject, ctx, dims, shapes, dict(dists or {}), batch, constructor)
@@ -650,7 +681,8 @@ def _fill(task: Any, subject: Subject, ctx: Context, dims: Dict[str, int], shape
     if odd:
         raise InvalidError(f"shapes names '{odd[0]}', which the task does not have; there are {', '.join(taken)}")
     task.spec = Spec(subject.tree, tuple(inputs), tuple(draws), tuple(weight_names), tuple(paths), subject.results,
-                     tuple(made), symbol, dims)
+                     tuple(made), tuple(sorted(subject.written)), symbol, dims)
+    notes += [f"forward overwrites its argument {names[i]}; programs do not" for i in task.spec.written]
     _check_shapes(task, subject, outputs)
 
     small = [_resized(leaf, 2) if flag and leaf.shape[0] > 2 else leaf for leaf, flag in zip(subject.leaves, chosen)]

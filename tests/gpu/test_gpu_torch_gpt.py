@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""The main job from PyTorch: optimize() on the GPT block's module with recorded replies, beside PyTorch's own ways.
+
+Prints TAP. Needs a GPU, PyTorch, and STITCH_LIBRARY or a build folder.
+"""
+
+import importlib.util
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
+import sim  # noqa: E402
+import tap  # noqa: E402
+import stitch  # noqa: E402
+
+try:
+    import torch
+    import stitch.torch as bridge
+
+    if not torch.cuda.is_available():
+        raise ImportError("PyTorch has no GPU")
+except ImportError as missing:
+    print(f"1..0 # SKIP {missing}")
+    sys.exit(0)
+
+TARGET = 8.0  # times eager float32
+C, H = 768, 8
+SHAPES = {
+    "x": ["B", "T", "C"],
+    "ln_1.weight": ["C"],
+    "ln_1.bias": ["C"],
+    "attn.c_attn.weight": ["3*C", "C"],
+    "attn.c_attn.bias": ["3*C"],
+    "attn.c_proj.weight": ["C", "C"],
+    "attn.c_proj.bias": ["C"],
+    "ln_2.weight": ["C"],
+    "ln_2.bias": ["C"],
+    "mlp.c_fc.weight": ["4*C", "C"],
+    "mlp.c_fc.bias": ["4*C"],
+    "mlp.c_proj.weight": ["C", "4*C"],
+    "mlp.c_proj.bias": ["C"],
+    "y": ["B", "T", "C"],
+}
+
+
+def note(*words):
+    print("# " + " ".join(str(word) for word in words).replace("\n", "\n# "), flush=True)
+
+
+def block():
+    spec = importlib.util.spec_from_file_location("gpt_block", os.path.join(sim.EXAMPLES, "tasks", "gpt_block", "model.py"))
+    source = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(source)
+    torch.manual_seed(1)
+    return source, source.Model().cuda(), torch.randn(source.B, source.T, source.C, device="cuda")
+
+
+def timed(function, flush):
+    flush.zero_()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    function()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) * 1000
+
+
+def test_the_block_gets_faster():
+    source, module, x = block()
+    turns = []
+
+    def show(turn):
+        s = turn.report.summary
+        turns.append(turn.attempt.action.name)
+        note(f"attempt {len(turns)} ({turns[-1]}): correct {s.correct}, {s.median_us:.0f} us, {s.speedup:.2f}x, failed {s.failed_stage.name}")
+
+    begun = time.perf_counter()
+    with sim.context("cuda:0") as ctx:
+        fast = bridge.optimize(
+            module,
+            [x],
+            ctx=ctx,
+            model="replay:" + os.path.join(sim.EXAMPLES, "replies", "gpt_block.jsonl"),
+            policy=stitch.Policy(target_speedup=12),
+            on_turn=show,
+            name="gpt_block",
+            dims={"B": source.B, "T": source.T, "C": C, "H": H},
+            reduced_dims={"B": 1, "T": 128},
+            shapes=SHAPES,
+            atol=1e-3,
+            rtol=1e-3,
+            precision="f16",
+            constructor=source.Model,
+            baselines=["eager", "tf32"],
+        )
+        note(f"optimize(): {time.perf_counter() - begun:.0f} s, {len(turns)} attempts, {fast.speedup:.2f}x, notes {fast.notes}")
+        assert fast.enabled and {"DRAFT", "REPAIR_COMPILE", "REPAIR_CORRECTNESS", "OPTIMISE"} <= set(turns), turns
+        assert fast.speedup >= TARGET, fast.speedup
+
+        # The module itself, by PyTorch's events, and against float64.
+        oracle = source.Model().double().cuda()
+        oracle.load_state_dict({k: v.double() for k, v in module.state_dict().items()})
+        flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+        torch.backends.cuda.matmul.allow_tf32 = False
+        ours, eager = [], []
+        with torch.no_grad():
+            y = fast(x)
+            expected = torch.cat([oracle(part.double()) for part in x.split(16)])
+            error = (y.double() - expected).abs()
+            assert not bool((error > 1e-3 + 1e-3 * expected.abs()).any()), float(error.max())
+            del expected, oracle
+            for i in range(25):
+                x.normal_()
+                a, b = timed(lambda: fast(x), flush), timed(lambda: module(x), flush)
+                if i >= 5:
+                    ours.append(a)
+                    eager.append(b)
+        ratio = statistics.median(eager) / statistics.median(ours)
+        note(f"{ratio:.2f}x by PyTorch's events: eager {statistics.median(eager):.0f} us, optimised {statistics.median(ours):.0f} us, "
+             f"largest error {float(error.max()):.2e}, {torch.cuda.get_device_name()}, torch {torch.__version__}")
+        assert fast.fallbacks == 0 and ratio >= TARGET, ratio
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "block.zip")
+            fast.save(path)
+            again = bridge.load(path, module, ctx=ctx)
+            with torch.no_grad():
+                assert torch.equal(again(x), fast(x)) and again.runs == 1
+
+        # Beside torch.compile, in one verification.
+        begun = time.perf_counter()
+        with bridge.task(module, [x], ctx=ctx, dims={"B": source.B, "T": source.T, "C": C, "H": H}, shapes=SHAPES,
+                         reduced_dims={"B": 1, "T": 128}, atol=1e-3, rtol=1e-3, precision="f16") as task:
+            task.warm()
+            note(f"torch.compile took {time.perf_counter() - begun:.0f} s; notes {task.notes}")
+            program = stitch.Program.from_bytes(ctx, fast.program_bytes)
+            report = stitch.verify(ctx, task, program, simulate="never", iterations=30)
+            note(report.text)
+            assert report.correct, report.text
+
+
+if __name__ == "__main__":
+    tap.main(sys.modules[__name__])
