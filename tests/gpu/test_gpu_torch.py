@@ -84,8 +84,9 @@ def optimised(ctx, case, **options):
     module, inputs = on_gpu(case)
     options.setdefault("verify_options", {"last_stage": "correct"})
     options.setdefault("baselines", ["eager"])
-    fast = bridge.optimize(module, inputs, ctx=ctx, model=answers(reply(case, "bool")),
-                           policy=stitch.Policy(max_attempts=1), **options)
+    fast = bridge.optimize(
+        module, inputs, ctx=ctx, model=answers(reply(case, "bool")), policy=stitch.Policy(max_attempts=1), **options
+    )
     return module, inputs, fast
 
 
@@ -118,7 +119,13 @@ def test_nothing_is_copied():
 
             def watched(bound, stream):
                 tensor = get(bound, stream)
-                seen.append((tensor.data_ptr() == bound.pointer, tensor.is_cuda, torch.cuda.current_stream().cuda_stream == stream))
+                seen.append(
+                    (
+                        tensor.data_ptr() == bound.pointer,
+                        tensor.is_cuda,
+                        torch.cuda.current_stream().cuda_stream == stream,
+                    )
+                )
                 return tensor
 
             reference._get = watched
@@ -143,8 +150,19 @@ def test_baselines():
     plan = {
         "stitch": 1,
         "run": [
-            {"gemm": {"a": "x", "b": "fc.weight", "c": "y", "m": "B", "n": width, "k": width, "trans_b": True,
-                      "bias": "fc.bias", "epilogue": "relu"}}
+            {
+                "gemm": {
+                    "a": "x",
+                    "b": "fc.weight",
+                    "c": "y",
+                    "m": "B",
+                    "n": width,
+                    "k": width,
+                    "trans_b": True,
+                    "bias": "fc.bias",
+                    "epilogue": "relu",
+                }
+            }
         ],
     }
     with context() as ctx:
@@ -157,7 +175,7 @@ def test_baselines():
             report = stitch.verify(ctx, task, stitch.Program.parse(ctx, "", plan))
             note(report.text)
             assert report.correct and report.summary.timed, report.text
-            rows = report.json["baselines"] if "baselines" in report.json else report.json.get("timing", {}).get("baselines")
+            rows = report.json["time"]["baselines"]
             note(json.dumps(rows)[:2000])
             failed = [n for n in task.notes if "failed" in n]
             assert not any("eager" in n or "tf32" in n for n in failed), failed
@@ -174,7 +192,10 @@ def test_a_baseline_is_not_charged_for_the_copy_of_its_results():
             return x * 2
 
     n = 1 << 26
-    plan = {"stitch": 1, "run": [{"kernel": "scale", "grid": ["ceil_div(B,256)"], "block": [256], "args": ["x", "y", {"i32": "B"}]}]}
+    plan = {
+        "stitch": 1,
+        "run": [{"kernel": "scale", "grid": ["ceil_div(B,256)"], "block": [256], "args": ["x", "y", {"i32": "B"}]}],
+    }
     with context() as ctx:
         x = torch.randn(n, device="cuda")
         with bridge.task(Scale(), x, ctx=ctx, baselines=["eager"]) as task:
@@ -191,7 +212,9 @@ def test_a_baseline_is_not_charged_for_the_copy_of_its_results():
             torch.cuda.synchronize()
             times.append(a.elapsed_time(b) * 1e3)
         times.sort()
-        note(f"baseline {summary.baseline_us:.1f} us, PyTorch alone {times[15]:.1f} us, program {summary.median_us:.1f} us")
+        note(
+            f"baseline {summary.baseline_us:.1f} us, PyTorch alone {times[15]:.1f} us, program {summary.median_us:.1f} us"
+        )
         assert summary.correct and summary.baseline_us < 1.35 * times[15], (summary.baseline_us, times[15])
 
 
@@ -340,7 +363,12 @@ def test_captured_in_a_graph():
 def test_compiled_by_torch():
     with context() as ctx:
         module, (x,), fast = optimised(ctx, cases.MLP)
-        for backend, mode in (("eager", None), ("aot_eager", None), ("inductor", None), ("inductor", "reduce-overhead")):
+        for backend, mode in (
+            ("eager", None),
+            ("aot_eager", None),
+            ("inductor", None),
+            ("inductor", "reduce-overhead"),
+        ):
             torch._dynamo.reset()
             compiled = torch.compile(lambda v: torch.sin(fast(v * 0.5)), backend=backend, mode=mode, fullgraph=True)
             try:

@@ -51,7 +51,9 @@ def note(*words):
 
 
 def block():
-    spec = importlib.util.spec_from_file_location("gpt_block", os.path.join(sim.EXAMPLES, "tasks", "gpt_block", "model.py"))
+    spec = importlib.util.spec_from_file_location(
+        "gpt_block", os.path.join(sim.EXAMPLES, "tasks", "gpt_block", "model.py")
+    )
     source = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(source)
     torch.manual_seed(1)
@@ -75,7 +77,9 @@ def test_the_block_gets_faster():
     def show(turn):
         s = turn.report.summary
         turns.append(turn.attempt.action.name)
-        note(f"attempt {len(turns)} ({turns[-1]}): correct {s.correct}, {s.median_us:.0f} us, {s.speedup:.2f}x, failed {s.failed_stage.name}")
+        note(
+            f"attempt {len(turns)} ({turns[-1]}): correct {s.correct}, {s.median_us:.0f} us, {s.speedup:.2f}x, failed {s.failed_stage.name}"
+        )
 
     begun = time.perf_counter()
     with sim.context("cuda:0") as ctx:
@@ -96,7 +100,9 @@ def test_the_block_gets_faster():
             constructor=source.Model,
             baselines=["eager", "tf32"],
         )
-        note(f"optimize(): {time.perf_counter() - begun:.0f} s, {len(turns)} attempts, {fast.speedup:.2f}x, notes {fast.notes}")
+        note(
+            f"optimize(): {time.perf_counter() - begun:.0f} s, {len(turns)} attempts, {fast.speedup:.2f}x, notes {fast.notes}"
+        )
         assert fast.enabled and {"DRAFT", "REPAIR_COMPILE", "REPAIR_CORRECTNESS", "OPTIMISE"} <= set(turns), turns
         assert fast.speedup >= TARGET, fast.speedup
 
@@ -119,8 +125,10 @@ def test_the_block_gets_faster():
                     ours.append(a)
                     eager.append(b)
         ratio = statistics.median(eager) / statistics.median(ours)
-        note(f"{ratio:.2f}x by PyTorch's events: eager {statistics.median(eager):.0f} us, optimised {statistics.median(ours):.0f} us, "
-             f"largest error {float(error.max()):.2e}, {torch.cuda.get_device_name()}, torch {torch.__version__}")
+        note(
+            f"{ratio:.2f}x by PyTorch's events: eager {statistics.median(eager):.0f} us, optimised {statistics.median(ours):.0f} us, "
+            f"largest error {float(error.max()):.2e}, {torch.cuda.get_device_name()}, torch {torch.__version__}"
+        )
         assert fast.fallbacks == 0 and ratio >= TARGET, ratio
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "block.zip")
@@ -131,8 +139,17 @@ def test_the_block_gets_faster():
 
         # Beside torch.compile, in one verification.
         begun = time.perf_counter()
-        with bridge.task(module, [x], ctx=ctx, dims={"B": source.B, "T": source.T, "C": C, "H": H}, shapes=SHAPES,
-                         reduced_dims={"B": 1, "T": 128}, atol=1e-3, rtol=1e-3, precision="f16") as task:
+        with bridge.task(
+            module,
+            [x],
+            ctx=ctx,
+            dims={"B": source.B, "T": source.T, "C": C, "H": H},
+            shapes=SHAPES,
+            reduced_dims={"B": 1, "T": 128},
+            atol=1e-3,
+            rtol=1e-3,
+            precision="f16",
+        ) as task:
             task.warm()
             note(f"torch.compile took {time.perf_counter() - begun:.0f} s; notes {task.notes}")
             program = stitch.Program.from_bytes(ctx, fast.program_bytes)

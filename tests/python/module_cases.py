@@ -117,7 +117,10 @@ class Several(nn.Module):
 
 
 SEVERAL = Case(
-    lambda: (Several(), {"a": torch.rand(8, 9), "b": torch.randn(8, 9), "mask": torch.rand(8, 9) < 0.5, "weight": 0.25}),
+    lambda: (
+        Several(),
+        {"a": torch.rand(8, 9), "b": torch.randn(8, 9), "mask": torch.rand(8, 9) < 0.5, "weight": 0.25},
+    ),
     """
 extern "C" __global__ void k(const float *a, const float *b, const bool *mask, float *sum, float *difference, float *chosen, int n)
 {

@@ -61,7 +61,11 @@ def test_a_perceptron():
 def test_buffers_state_and_batch_statistics():
     interface, spec, description, _ = check("norm")
     assert {"norm.running_mean", "scale", "shift", "last"} <= set(spec.weights), spec.weights
-    assert "norm.running_mean" in description and "last" in description and interface["norm.num_batches_tracked"].shape == ()
+    assert (
+        "norm.running_mean" in description
+        and "last" in description
+        and interface["norm.num_batches_tracked"].shape == ()
+    )
 
 
 def test_several_inputs_and_outputs():
@@ -263,13 +267,29 @@ def test_fixed_contents_and_options():
         with bridge.task(Bad(lambda x: x * 2), x, ctx=ctx) as task:
             assert task.spec.batch is None and any("keeps the contents" in note for note in task.notes), task.notes
         with bridge.task(
-            Bad(lambda x: x * 2), x, ctx=ctx, dists={"x": stitch.Dist("uniform", 0, 1)}, batch="N", name="twice", atol=0.5,
-            rtol=0.25, precision="tf32", description="doubles", source="x * 2",
+            Bad(lambda x: x * 2),
+            x,
+            ctx=ctx,
+            dists={"x": stitch.Dist("uniform", 0, 1)},
+            batch="N",
+            name="twice",
+            atol=0.5,
+            rtol=0.25,
+            precision="tf32",
+            description="doubles",
+            source="x * 2",
         ) as task:
             assert task.spec.batch == "N" and task.name == "twice" and task.tolerance == (0.5, 0.25)
             assert (task.precision, task.description, task.source) == (stitch.Precision.TF32, "doubles", "x * 2")
-        with bridge.task(Bad(lambda x: x * 2), x, ctx=ctx, dims={"R": 16}, shapes={"x": ["R", "R"], "y": ["R", 16]},
-                         dists={"x": "normal"}, reduced_dims={"R": 16}) as task:
+        with bridge.task(
+            Bad(lambda x: x * 2),
+            x,
+            ctx=ctx,
+            dims={"R": 16},
+            shapes={"x": ["R", "R"], "y": ["R", 16]},
+            dists={"x": "normal"},
+            reduced_dims={"R": 16},
+        ) as task:
             assert task.interface["x"].shape_expr == ("R", "R") and task.spec.batch is None
         with bridge.task(Bad(lambda x: x.half()), x.half(), ctx=ctx, baselines=["eager"]) as task:
             assert task.precision == stitch.Precision.F16 and task.tolerance == (1e-2, 1e-2)

@@ -181,10 +181,14 @@ def test_the_loop_with_recorded_replies():
 
 def test_runs_the_program():
     driver = sim.Driver()
-    module, (x,), fast = optimized(driver, cases.MLP, reply(cases.MLP, wrong=True), reply(cases.MLP), policy=stitch.Policy(max_attempts=2))
+    module, (x,), fast = optimized(
+        driver, cases.MLP, reply(cases.MLP, wrong=True), reply(cases.MLP), policy=stitch.Policy(max_attempts=2)
+    )
     with torch.no_grad():
         for _ in range(3):
-            assert torch.allclose(fast(x), module(x), atol=1e-5) and fast.runs and fast._engine.staging.calls == fast.runs
+            assert (
+                torch.allclose(fast(x), module(x), atol=1e-5) and fast.runs and fast._engine.staging.calls == fast.runs
+            )
             x = torch.randn_like(x)
         # Weights that are changed in place or replaced are seen.
         module.one.weight.mul_(2.0)
@@ -232,7 +236,9 @@ def test_further_batches():
     fixed.source = fixed.source.replace("ROW(n * o)", "ROW(n * o) if (n == 5) return;")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        module, (x,), fast = optimized(driver, cases.MLP, reply(fixed), policy=stitch.Policy(max_attempts=1), batches=[4, 5])
+        module, (x,), fast = optimized(
+            driver, cases.MLP, reply(fixed), policy=stitch.Policy(max_attempts=1), batches=[4, 5]
+        )
     assert any("B = 5" in str(w.message) for w in seen), seen
     with torch.no_grad():
         for rows, runs in ((16, 1), (4, 2), (5, 2), (3, 2), (4, 3)):
@@ -361,7 +367,9 @@ def test_files_that_are_broken():
 def test_nothing_right():
     driver = sim.Driver()
     with tap.raises(stitch.NotFoundError, "no program was right after 2 attempts", "FAILED at"):
-        optimized(driver, cases.MLP, reply(cases.MLP, True), reply(cases.MLP, True), policy=stitch.Policy(max_attempts=2))
+        optimized(
+            driver, cases.MLP, reply(cases.MLP, True), reply(cases.MLP, True), policy=stitch.Policy(max_attempts=2)
+        )
 
     def oops(request):
         raise ArithmeticError("no answer")

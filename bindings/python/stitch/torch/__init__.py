@@ -18,7 +18,8 @@ from .._context import Context, Path
 from .._interface import Dim
 from .._task import Dist, Precision
 from ._file import ModelFile, read
-from ._task import BASELINES, ModuleTask, Spec, task_of
+from ._module import Spec
+from ._task import BASELINES, ModuleTask, task_of
 
 if TYPE_CHECKING:
     from ._optimize import Optimized, load, optimize
@@ -69,9 +70,24 @@ def task(
     InvalidError: forward raises, arguments do not fit, devices are mixed or not the context's. UnsupportedError: shapes
     that depend on values, sparse or complex tensors, random operators that cannot be fed. NoMemoryError: too large.
     """
-    return task_of(module, example_inputs, ctx=ctx, name=name, atol=atol, rtol=rtol, precision=precision, dims=dims,
-                reduced_dims=reduced_dims, shapes=shapes, dists=dists, batch=batch, baselines=baselines, constructor=constructor, source=source,
-                description=description)
+    return task_of(
+        module,
+        example_inputs,
+        ctx=ctx,
+        name=name,
+        atol=atol,
+        rtol=rtol,
+        precision=precision,
+        dims=dims,
+        reduced_dims=reduced_dims,
+        shapes=shapes,
+        dists=dists,
+        batch=batch,
+        baselines=baselines,
+        constructor=constructor,
+        source=source,
+        description=description,
+    )
 
 
 def from_file(

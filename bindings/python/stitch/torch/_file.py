@@ -97,7 +97,9 @@ def read(path: Path) -> ModelFile:
         except (Exception, SystemExit) as e:
             del sys.modules[module_name]
             raise FormatError(f"{place} cannot be imported: {type(e).__name__}: {e}") from e
-    found: Dict[str, Optional[Any]] = {name: getattr(module, name, None) for name in ("Model", "get_inputs", "get_init_inputs")}
+    found: Dict[str, Optional[Any]] = {
+        name: getattr(module, name, None) for name in ("Model", "get_inputs", "get_init_inputs")
+    }
     for name, member in found.items():
         if not callable(member):
             del sys.modules[module_name]

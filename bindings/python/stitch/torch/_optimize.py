@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import threading
 import warnings
 import weakref
@@ -22,7 +23,8 @@ from .._program import Program
 from .._tensors import DevicePointer
 from .._verify import verify
 from . import _data, _run, _tree
-from ._task import ModuleTask, Spec, device_of, fitting_context, task_of
+from ._module import Spec, device_of, fitting_context
+from ._task import ModuleTask, task_of
 
 _FORMAT = 1
 _KEPT = 8  # executors of one module: by batch and stream
@@ -65,7 +67,9 @@ class Engine:
     """A verified program for one interface: executors for the batches that it was verified for, made as they are
     needed. Several threads may use it; their runs are enqueued one after the other."""
 
-    def __init__(self, ctx: Context, program: bytes, spec: Spec, shapes: Mapping[int, Shapes], device: torch.device) -> None:
+    def __init__(
+        self, ctx: Context, program: bytes, spec: Spec, shapes: Mapping[int, Shapes], device: torch.device
+    ) -> None:
         self.ctx, self.data, self.spec, self.shapes, self.device = ctx, program, spec, dict(shapes), device
         self.program = Program.from_bytes(ctx, program)
         self.handle = next(_handles)
@@ -86,7 +90,9 @@ class Engine:
             # Nothing can be allocated now: one that was prepared before goes to the graphs for good.
             other = next((k for k in self._ready if k[0] == batch), None)
             if other is None:
-                raise StateError("the program has not run with these shapes yet; run the module once before capturing it")
+                raise StateError(
+                    "the program has not run with these shapes yet; run the module once before capturing it"
+                )
             found = self._ready[key] = self._ready.pop(other)
         if found is None:
             old = [k for k in self._ready if k[1] != -1]
@@ -103,17 +109,26 @@ class Engine:
     def run(self, inputs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], batch: int) -> List[torch.Tensor]:
         """The outputs, new ones. Enqueued on PyTorch's current stream."""
         if self.staging is not None:
-            return self.staging.run(self, inputs, weights, batch)
+            return list(self.staging.run(self, inputs, weights, batch))
         outputs = [
-            torch.empty(self.shapes[batch][name], dtype=dtype, device=self.device) for name, dtype, _ in self.spec.outputs
+            torch.empty(self.shapes[batch][name], dtype=dtype, device=self.device)
+            for name, dtype, _ in self.spec.outputs
         ]
         stream = torch.cuda.current_stream(self.device).cuda_stream
-        self.enqueue([_usable(t) for t in inputs], weights, outputs, batch, stream,
-                     torch.cuda.is_current_stream_capturing())
+        self.enqueue(
+            [_usable(t) for t in inputs], weights, outputs, batch, stream, torch.cuda.is_current_stream_capturing()
+        )
         return outputs
 
-    def enqueue(self, inputs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor],
-                batch: int, stream: int, capturing: bool) -> None:
+    def enqueue(
+        self,
+        inputs: Sequence[torch.Tensor],
+        weights: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        batch: int,
+        stream: int,
+        capturing: bool,
+    ) -> None:
         """One run on memory of the device."""
         names = [name for name, _, _ in self.spec.inputs] + [name for name, _, _ in self.spec.draws]
         with self._lock:
@@ -143,20 +158,19 @@ class Engine:
             self.program.close()
 
 
-def _run_engine(
-    inputs: List[torch.Tensor], weights: List[torch.Tensor], handle: int, batch: int
-) -> List[torch.Tensor]:
+def _run_engine(inputs: List[torch.Tensor], weights: List[torch.Tensor], handle: int, batch: int) -> List[torch.Tensor]:
     engine = _engines.get(handle)
     if engine is None:
         raise StateError("the module that this operator belongs to is gone")
     return engine.run(inputs, weights, batch)
 
 
-def _run_fake(
-    inputs: List[torch.Tensor], weights: List[torch.Tensor], handle: int, batch: int
-) -> List[torch.Tensor]:
+def _run_fake(inputs: List[torch.Tensor], weights: List[torch.Tensor], handle: int, batch: int) -> List[torch.Tensor]:
     engine = _engines[handle]
-    return [torch.empty(engine.shapes[batch][name], dtype=dtype, device=engine.device) for name, dtype, _ in engine.spec.outputs]
+    return [
+        torch.empty(engine.shapes[batch][name], dtype=dtype, device=engine.device)
+        for name, dtype, _ in engine.spec.outputs
+    ]
 
 
 _operator = torch.library.custom_op(
@@ -209,8 +223,14 @@ class Optimized(torch.nn.Module):
     What forward changes beside its result (running statistics) is not done by the program.
     """
 
-    def __init__(self, original: torch.nn.Module, engine: Engine, report: Dict[str, Any],
-                 reports: Sequence[Dict[str, Any]] = (), notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        original: torch.nn.Module,
+        engine: Engine,
+        report: Dict[str, Any],
+        reports: Sequence[Dict[str, Any]] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
         super().__init__()
         self.original = original
         self.training = original.training
@@ -230,8 +250,13 @@ class Optimized(torch.nn.Module):
         some = engine.shapes[self._batches[0]]
         # Extents with None where the batch is.
         self._inputs = [
-            (dtype, tuple(None if spec.batch and i == 0 and text == spec.batch else n
-                          for i, (text, n) in enumerate(zip(texts, some[name]))))
+            (
+                dtype,
+                tuple(
+                    None if spec.batch and i == 0 and text == spec.batch else n
+                    for i, (text, n) in enumerate(zip(texts, some[name]))
+                ),
+            )
             for name, dtype, texts in spec.inputs
         ]
         self._draws = [(draw, {b: engine.shapes[b][name] for b in self._batches}) for name, draw, _ in spec.draws]
@@ -287,7 +312,11 @@ class Optimized(torch.nn.Module):
         if torch.compiler.is_compiling() or any(type(t) not in _PLAIN for t in inputs):
             outputs = torch.ops.stitch.run(inputs, weights, self._handle, batch)
         else:
-            if self._device_type == "cuda" and torch.cuda.is_current_stream_capturing() and not self._engine.prepared(batch):
+            if (
+                self._device_type == "cuda"
+                and torch.cuda.is_current_stream_capturing()
+                and not self._engine.prepared(batch)
+            ):
                 return self._fall_back(args, kwargs)
             self.runs += 1
             outputs = self._engine.run(inputs, weights, batch)
@@ -308,7 +337,9 @@ class Optimized(torch.nn.Module):
             "results": _tree.to_json(spec.results),
             "inputs": [[name, _word(dtype), list(shape)] for name, dtype, shape in spec.inputs],
             "outputs": [[name, _word(dtype), list(shape)] for name, dtype, shape in spec.outputs],
-            "draws": [[name, [d.kind, d.a, d.b, _word(d.dtype), list(d.shape)], list(shape)] for name, d, shape in spec.draws],
+            "draws": [
+                [name, [d.kind, d.a, d.b, _word(d.dtype), list(d.shape)], list(shape)] for name, d, shape in spec.draws
+            ],
             "weights": [list(pair) for pair in zip(spec.weights, spec.paths)],
             "written": list(spec.written),
             "batch": spec.batch,
@@ -319,7 +350,7 @@ class Optimized(torch.nn.Module):
             "reports": self.reports,
             "notes": self.notes,
         }
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[arg-type]
+        with zipfile.ZipFile(os.fsdecode(path), "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("module.json", json.dumps(document))
             archive.writestr("program.stitch", engine.data)
 
@@ -327,8 +358,13 @@ class Optimized(torch.nn.Module):
         import copy  # pylint: disable=import-outside-toplevel
 
         old = self._engine
-        made = Optimized(copy.deepcopy(self.original, memo), Engine(old.ctx, old.data, old.spec, old.shapes, old.device),
-                         self.report, self.reports, self.notes)
+        made = Optimized(
+            copy.deepcopy(self.original, memo),
+            Engine(old.ctx, old.data, old.spec, old.shapes, old.device),
+            self.report,
+            self.reports,
+            self.notes,
+        )
         made.enabled, made.training = self.enabled, self.training
         return made
 
@@ -378,8 +414,13 @@ def _shapes_of(task: ModuleTask) -> Shapes:
     return {tensor.name: tuple(tensor.shape) for tensor in task.interface}
 
 
-def _search(ctx: Context, task: ModuleTask, policy: Optional[Policy], on_turn: Optional[Callable[[Turn], Any]],
-            options: Mapping[str, Any]) -> Tuple[Optional[bytes], Dict[str, Any], List[Dict[str, Any]], str]:
+def _search(
+    ctx: Context,
+    task: ModuleTask,
+    policy: Optional[Policy],
+    on_turn: Optional[Callable[[Turn], Any]],
+    options: Mapping[str, Any],
+) -> Tuple[Optional[bytes], Dict[str, Any], List[Dict[str, Any]], str]:
     """The loop: the best program's bytes and report, all reports, and what the last one said."""
     reports: List[Dict[str, Any]] = []
     opened: List[Any] = []
@@ -404,8 +445,14 @@ def _search(ctx: Context, task: ModuleTask, policy: Optional[Policy], on_turn: O
                 handle.close()
 
 
-def _other_batches(ctx: Context, task: ModuleTask, program: bytes, batches: Sequence[int], options: Mapping[str, Any],
-                   shapes: Dict[int, Shapes]) -> None:
+def _other_batches(
+    ctx: Context,
+    task: ModuleTask,
+    program: bytes,
+    batches: Sequence[int],
+    options: Mapping[str, Any],
+    shapes: Dict[int, Shapes],
+) -> None:
     """Verifies the program for further batches; those that fail are left to the original."""
     batch = task.spec.batch
     if not batches:
@@ -422,7 +469,9 @@ def _other_batches(ctx: Context, task: ModuleTask, program: bytes, batches: Sequ
                     if report.correct:
                         shapes[int(size)] = _shapes_of(task)
                     else:
-                        warnings.warn(f"with {batch} = {size} the program is not right, the original is used: {report.text}")
+                        warnings.warn(
+                            f"with {batch} = {size} the program is not right, the original is used: {report.text}"
+                        )
     finally:
         task.set_dim(batch, full)
         task.set_reduced_dim(batch, min(2, full))
@@ -495,7 +544,7 @@ def _batch(spec: Spec) -> int:
 
 def _read(path: Path) -> Tuple[Dict[str, Any], bytes]:
     try:
-        with zipfile.ZipFile(path) as archive:  # type: ignore[arg-type]
+        with zipfile.ZipFile(os.fsdecode(path)) as archive:
             sizes = {info.filename: info.file_size for info in archive.infolist()}
             if sizes.get("module.json", 0) > 64 << 20 or sizes.get("program.stitch", 0) > 256 << 20:
                 raise FormatError(f"{path!s}: its parts are too large")
@@ -527,7 +576,11 @@ def load(path: Path, module: torch.nn.Module, *, ctx: Optional[Context] = None) 
         if document["stitch_torch"] != _FORMAT:
             raise ValueError(f"it has format {document['stitch_torch']}; {_FORMAT} is known")
         draws = tuple(
-            (str(name), _run.Draw(str(k), float(a), float(b), _dtype(word), tuple(map(int, size))), tuple(map(str, shape)))
+            (
+                str(name),
+                _run.Draw(str(k), float(a), float(b), _dtype(word), tuple(map(int, size))),
+                tuple(map(str, shape)),
+            )
             for name, (k, a, b, word, size), shape in document["draws"]
         )
         spec = Spec(
@@ -553,8 +606,10 @@ def load(path: Path, module: torch.nn.Module, *, ctx: Optional[Context] = None) 
     some = next(iter(shapes.values()))
     for name, (owner, key) in zip(spec.weights, _places(module, spec.paths)):
         if tuple(getattr(owner, key).shape) != some[name]:
-            raise InvalidError(f"the module's {key} has the shape {list(getattr(owner, key).shape)}; the program needs "
-                               f"{list(some[name])} for {name}")
+            raise InvalidError(
+                f"the module's {key} has the shape {list(getattr(owner, key).shape)}; the program needs "
+                f"{list(some[name])} for {name}"
+            )
     made = Optimized(module, Engine(ctx, program, spec, shapes, device), report, reports, notes)
     made._mode = bool(training)
     return made

@@ -83,12 +83,14 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operator of a run: feeds the random ones, and notes tensors that come from nowhere, that belong to
     another module, and where float64 gets lost."""
 
-    def __init__(self, source: Source, known: Sequence[torch.Tensor] = (), foreign: Sequence[torch.Tensor] = ()) -> None:
-        super().__init__()
+    def __init__(
+        self, source: Source, known: Sequence[torch.Tensor] = (), foreign: Sequence[torch.Tensor] = ()
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self.source = source
         self.draws: List[Draw] = []
         self.strangers: List[torch.Tensor] = []
@@ -99,21 +101,25 @@ class Watch(TorchDispatchMode):
         self._known = {storage_of(tensor) for tensor in known} | {0}
         self._foreign = {storage_of(tensor) for tensor in foreign} - {0}
 
-    def _draw(self, kind: str, a: float, b: float, dtype: torch.dtype, shape: Sequence[int], device: Any) -> torch.Tensor:
+    def _draw(
+        self, kind: str, a: float, b: float, dtype: torch.dtype, shape: Sequence[int], device: Any
+    ) -> torch.Tensor:
         # Numbers are drawn in at most float32, so that a run in float64 gets the same ones.
         narrow = torch.float32 if dtype.is_floating_point and dtype.itemsize > 4 else dtype
         draw = Draw(kind, float(a), float(b), narrow, tuple(int(extent) for extent in shape))
         self.draws.append(draw)
-        value = self.source(len(self.draws) - 1, draw, torch.device(device) if device is not None else torch.device("cpu"))
+        value = self.source(
+            len(self.draws) - 1, draw, torch.device(device) if device is not None else torch.device("cpu")
+        )
         return value.to(dtype)
 
     def _random(self, func: Any, named: Dict[str, Any]) -> Any:
         """The result of a random operator; NotImplemented: it draws nothing."""
         name = func._schema.name.partition("::")[2]
-        like = named.get("self")
+        like: Any = named.get("self")
         dtype = named.get("dtype") or (like.dtype if isinstance(like, torch.Tensor) else None)
         device = named.get("device") or (like.device if isinstance(like, torch.Tensor) else None)
-        size = named.get("size") if named.get("size") is not None else getattr(like, "shape", ())
+        size: Any = named.get("size") if named.get("size") is not None else getattr(like, "shape", ())
         standard = dtype or torch.get_default_dtype()
         if name in ("randn", "randn_like"):
             return self._draw("normal", 0, 1, standard, size, device)
@@ -121,7 +127,11 @@ class Watch(TorchDispatchMode):
             return self._draw("uniform", 0, 1, standard, size, device)
         if name in ("randint", "randint_like"):
             return self._draw("randint", named.get("low") or 0, named["high"], dtype or torch.int64, size, device)
-        if name == "normal" and not isinstance(named["mean"], torch.Tensor) and not isinstance(named["std"], torch.Tensor):
+        if (
+            name == "normal"
+            and not isinstance(named["mean"], torch.Tensor)
+            and not isinstance(named["std"], torch.Tensor)
+        ):
             return self._draw("normal", named["mean"], named["std"], standard, size, device)
         if name == "normal_":
             return like.copy_(self._draw("normal", named["mean"], named["std"], like.dtype, like.shape, like.device))
@@ -231,7 +241,9 @@ class Runner:
         self._fixed = {name: (tensor, tensor._version) for name, tensor in module.named_parameters()}
         with torch.no_grad():
             state = {**dict(module.named_buffers()), **attributes(module)}
-            self._kept = {name: [t, t._version, t.detach().clone()] for name, t in state.items() if not t.is_inference()}
+            self._kept: Dict[str, List[Any]] = {
+                name: [t, t._version, t.detach().clone()] for name, t in state.items() if not t.is_inference()
+            }
 
     def call(self, args: Sequence[Any], kwargs: Dict[str, Any], call: Optional[Callable[..., Any]] = None) -> Any:
         """module(*args, **kwargs) without gradients and without autocast of the caller's; restore() afterwards."""
@@ -306,7 +318,9 @@ def _reclosed(function: types.FunctionType, memo: Dict[int, Any]) -> types.Funct
             cells.append(cell)
             continue
         cells.append(types.CellType(memo[id(inside)]) if id(inside) in memo else cell)
-    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, tuple(cells))
+    made = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, tuple(cells)
+    )
     made.__kwdefaults__ = function.__kwdefaults__
     return made
 

@@ -33,8 +33,7 @@ def flatten(value: Any, name: str, leaves: List[Tuple[str, torch.Tensor]], what:
         fields = getattr(value, "_fields", None)
         labels = fields or range(len(value))
         items = [
-            flatten(item, f"{name}.{label}" if name else str(label), leaves, what)
-            for label, item in zip(labels, value)
+            flatten(item, f"{name}.{label}" if name else str(label), leaves, what) for label, item in zip(labels, value)
         ]
         return ("list" if isinstance(value, list) else "tuple", list(fields) if fields else None, items, type(value))
     if isinstance(value, CONSTANTS) or isinstance(value, (torch.dtype, torch.device, slice)):
