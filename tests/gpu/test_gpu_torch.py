@@ -117,15 +117,10 @@ def test_nothing_is_copied():
             reference, seen = task._callbacks[0], []
             get = reference._get
 
-            def watched(bound, stream):
-                tensor = get(bound, stream)
-                seen.append(
-                    (
-                        tensor.data_ptr() == bound.pointer,
-                        tensor.is_cuda,
-                        torch.cuda.current_stream().cuda_stream == stream,
-                    )
-                )
+            def watched(bound):
+                tensor = get(bound)
+                here = torch.cuda.current_stream().cuda_stream == bound._stream
+                seen.append((tensor.data_ptr() == bound.pointer, tensor.is_cuda, here))
                 return tensor
 
             reference._get = watched

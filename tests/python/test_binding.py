@@ -319,6 +319,32 @@ def test_reference_in_python():
         assert not stitch.verify(ctx, task, sim.program(ctx, sim.WRONG), last_stage="correct").correct
 
 
+def test_a_reference_that_computes_on_the_host():
+    """Tensors come and go through the library, so that a simulated device needs nothing else."""
+    kept = []
+
+    def reference(stream, tensors):
+        x = array.array("f", bytes(tensors["x"].nbytes))
+        assert tensors["x"].read(x) == b"" and tensors["x"].read() == x.tobytes()
+        tensors["y"].write(array.array("d", [v * 2.0 + 1.0 for v in x]))
+        with tap.raises(stitch.InvalidError, "2052"):
+            tensors["y"].write(b"\0" * 2052)
+        with tap.raises(stitch.InvalidError, "read-only"):
+            tensors["x"].read(b"12")
+        kept.append(tensors["x"])
+
+    with sim.context() as ctx:
+        task = vector_task(ctx, reference=False)
+        task.set_reference(reference, "f64")
+        assert stitch.verify(ctx, task, sim.program(ctx), last_stage="correct").correct
+        assert not stitch.verify(ctx, task, sim.program(ctx, sim.WRONG), last_stage="correct").correct
+    assert "_context" not in repr(kept[0])
+    with tap.raises(stitch.StateError):
+        kept[0].read()
+    with tap.raises(stitch.StateError, "callback"):
+        stitch.BoundTensor(kept[0].tensor, 0, 0).read()
+
+
 def test_exceptions_in_callbacks():
     driver = sim.Driver()
 

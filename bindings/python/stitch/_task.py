@@ -189,7 +189,10 @@ class Task(Handle):
 
         def enqueue(stream: Optional[int], tensors: Any, count: int, _: Any) -> Any:
             device = context.device.ordinal
-            seen = [BoundTensor(tensor_from(bound.info), bound.ptr, device) for bound in tensors[:count]]
+            seen = [
+                BoundTensor(tensor_from(bound.info), bound.ptr, device, context, stream or 0)
+                for bound in tensors[:count]
+            ]
             return function(stream or 0, {bound.name: bound for bound in seen})
 
         return callback(c.stitch_reference_fn, enqueue)

@@ -7,15 +7,19 @@ Streams too. Neither torch nor numpy is imported: a torch tensor can only come f
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from ctypes import byref, c_char, sizeof
+from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
 
+from . import _declarations as c
 from . import _dlpack
+from ._core import Uses, call
 from ._declarations import stitch_dtype as Dtype
 from ._declarations import stitch_tensor_role as TensorRole
 from ._dlpack import View
-from ._errors import InvalidError
+from ._errors import InvalidError, StateError
 from ._interface import Tensor
+from ._library import lib
 
 TYPESTR: Dict[Dtype, str] = {
     Dtype.F64: "<f8",
@@ -79,6 +83,37 @@ class BoundTensor:
     tensor: Tensor
     pointer: int
     device: int
+    _context: Any = field(default=None, repr=False, compare=False)
+    _stream: int = field(default=0, repr=False, compare=False)
+
+    def read(self, into: Any = None) -> bytes:
+        """Copies the contents to host memory, after what was enqueued on the callback's stream before; waits. Into a
+        writable buffer (bytearray, array, a NumPy array), or as bytes. For callbacks that compute on the host; works on
+        simulated devices too."""
+        memory = memoryview(bytearray(self.nbytes) if into is None else into)
+        if memory.readonly or not memory.c_contiguous:
+            raise InvalidError("the memory to read into is read-only or not contiguous")
+        if memory.nbytes:
+            self._copy(lib.stitch_bound_tensor_read, (c_char * memory.nbytes).from_buffer(memory), memory.nbytes)
+        return bytes(memory) if into is None else b""
+
+    def write(self, data: Any) -> None:
+        """Fills it from host memory (anything with the buffer protocol), in order of the callback's stream; waits."""
+        memory = memoryview(data)
+        if not memory.c_contiguous:
+            raise InvalidError("the data is not contiguous")
+        if memory.nbytes:
+            raw: Any = memory.tobytes() if memory.readonly else (c_char * memory.nbytes).from_buffer(memory)
+            self._copy(lib.stitch_bound_tensor_write, raw, memory.nbytes)
+
+    def _copy(self, function: Any, raw: Any, nbytes: int) -> None:
+        if self._context is None:
+            raise StateError("this tensor did not come from a callback")
+        value = c.stitch_bound_tensor()
+        value.info.struct_size = sizeof(value.info)
+        value.info.name, value.info.bytes, value.ptr = self.name.encode(), self.nbytes, self.pointer
+        with Uses(self._context) as (context,):
+            call(function, context, self._stream, byref(value), raw, nbytes)
 
     @property
     def name(self) -> str:

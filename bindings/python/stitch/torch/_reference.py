@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -11,10 +10,8 @@ import torch
 
 from .. import _declarations as c
 from .._context import Context
-from .._core import call, encode
 from .._errors import InvalidError, UnsupportedError
 from .._interface import Dtype
-from .._library import lib
 from .._tensors import BoundTensor
 from . import _data, _run, _tree
 from ._module import Spec, Subject, devices_of
@@ -115,15 +112,15 @@ class Callback:
 
     # -- memory
 
-    def _get(self, bound: BoundTensor, stream: int) -> torch.Tensor:
+    def _get(self, bound: BoundTensor) -> torch.Tensor:
         dtype = _data.TORCH[bound.dtype]
         if self.device.type == "cpu":
             made = torch.empty(bound.shape, dtype=dtype)
-            _transfer(lib.stitch_bound_tensor_read, self.ctx, stream, bound, made)
+            bound.read(_data.memory(made))
             return made
         return view(bound, dtype)
 
-    def _put(self, bound: BoundTensor, stream: int, value: torch.Tensor) -> None:
+    def _put(self, bound: BoundTensor, value: torch.Tensor) -> None:
         if tuple(value.shape) != bound.shape:
             raise UnsupportedError(
                 f"output {bound.name} has the shape {list(value.shape)} this time, not "
@@ -131,18 +128,18 @@ class Callback:
             )
         dtype = _data.TORCH[bound.dtype]
         if self.device.type == "cpu":
-            _transfer(lib.stitch_bound_tensor_write, self.ctx, stream, bound, value.to(dtype).contiguous())
+            bound.write(_data.memory(_data.host_copy(value.to(dtype))))
         else:
             view(bound, dtype).copy_(value)
 
     # -- the two parts of a run
 
-    def _compute(self, stream: int, tensors: Dict[str, BoundTensor]) -> None:
+    def _compute(self, tensors: Dict[str, BoundTensor]) -> None:
         assert self.runner is not None
-        leaves = [self._get(tensors[name], stream) for name, _, _ in self.spec.inputs]
+        leaves = [self._get(tensors[name]) for name, _, _ in self.spec.inputs]
         for i in self.spec.written:  # not the library's own
             leaves[i] = leaves[i].clone()
-        draws = [self._get(tensors[name], stream) for name, _, _ in self.spec.draws]
+        draws = [self._get(tensors[name]) for name, _, _ in self.spec.draws]
         args, kwargs = _tree.build(self.spec.arguments, widen(leaves) if self.double else leaves)
         source = (lambda i, draw, device: draws[i]) if self.feed else _run.generate
         out: List[Tuple[str, torch.Tensor]] = []
@@ -166,11 +163,11 @@ class Callback:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         return self._compiled
 
-    def _finish(self, stream: int, tensors: Dict[str, BoundTensor]) -> None:
+    def _finish(self, tensors: Dict[str, BoundTensor]) -> None:
         results, self._pending = self._pending or [], None
         with torch.no_grad():
             for (name, _, _), value in zip(self.spec.outputs, results):
-                self._put(tensors[name], stream, value)
+                self._put(tensors[name], value)
         assert self.runner is not None
         self.runner.restore()
 
@@ -179,11 +176,11 @@ class Callback:
             raise InvalidError("the task is closed")
         if self._pending is not None:
             with self._on(stream):
-                self._finish(stream, tensors)
+                self._finish(tensors)
             return 0
         try:
             with self._on(stream), _run.precision(self.tf32):
-                self._compute(stream, tensors)
+                self._compute(tensors)
         except BaseException:
             self._pending = None
             self.runner.restore()
@@ -198,9 +195,9 @@ class Callback:
             self._stream = stream
             getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
             torch.cuda.empty_cache()
-        where = (
-            torch.cuda.ExternalStream(stream, device=self.device) if stream else torch.cuda.default_stream(self.device)
-        )
+        where: Any = torch.cuda.default_stream(self.device)
+        if stream:
+            where = torch.cuda.ExternalStream(stream, device=self.device)  # type: ignore[no-untyped-call]
         return torch.cuda.stream(where)
 
 
@@ -245,11 +242,3 @@ def view(bound: BoundTensor, dtype: torch.dtype) -> torch.Tensor:
     # As bytes, so that it does not matter which types the importer knows.
     raw = replace(bound, tensor=replace(bound.tensor, dtype=Dtype.U8, shape=(bound.nbytes,)))
     return torch.utils.dlpack.from_dlpack(raw).view(dtype).view(bound.shape)
-
-
-def _transfer(function: Any, ctx: Context, stream: int, bound: BoundTensor, host: torch.Tensor) -> None:
-    raw = c.stitch_bound_tensor()
-    raw.info.struct_size = ctypes.sizeof(raw.info)
-    raw.info.name, raw.info.bytes, raw.ptr = encode(bound.name), bound.nbytes, bound.pointer
-    assert ctx._ref is not None
-    call(function, ctx._ref.pointer, stream, ctypes.byref(raw), host.data_ptr(), bound.nbytes)

@@ -108,7 +108,6 @@ def from_json(value: Any) -> Tree:
     if names is not None and not (isinstance(names, list) and len(names) == len(items)):
         raise ValueError("it is no tree")
     kinds: Dict[str, Any] = {"dict": dict, "list": list, "tuple": tuple}
-    kind = kinds[value["kind"]]
     if value["kind"] == "tuple" and names:
-        kind = namedtuple("Result", names)  # type: ignore[misc]  # ValueError where they are no names
-    return (value["kind"], names, [from_json(item) for item in items], kind)
+        kinds["tuple"] = namedtuple("Result", names)  # ValueError where they are no names
+    return (value["kind"], names, [from_json(item) for item in items], kinds[value["kind"]])

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: MIT
+"""KernelBench: the loop on the tasks of a checkout, one line of results a task, and what they come to.
+
+    python3 -m stitch.kernelbench run --levels 1,2,3 --model https://host/v1#MODEL --out results.jsonl
+    python3 -m stitch.kernelbench summary results.jsonl
+
+KERNELBENCH_ROOT (or --root) is a checkout of KernelBench; nothing of it comes with this package. Its files are imported
+and run in this process. A run that ends early goes on with the same command: tasks that have a line are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ._agent import Policy
+from ._context import Context, Path
+from ._errors import FormatError, NotFoundError, StitchError
+
+LEVELS = (1, 2, 3)
+P = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One file: `key` is "level3/43_MinGPTCausalAttention"."""
+
+    level: int
+    number: int
+    name: str
+    path: str
+
+    @property
+    def key(self) -> str:
+        return f"level{self.level}/{self.name}"
+
+
+def problems(
+    root: Optional[Path] = None, levels: Sequence[int] = LEVELS, numbers: Optional[Iterable[int]] = None
+) -> List[Problem]:
+    """The files of some levels, by number. root None: $KERNELBENCH_ROOT. NotFoundError where there are none."""
+    place = os.fsdecode(root) if root is not None else os.environ.get("KERNELBENCH_ROOT", "")
+    if not place:
+        raise NotFoundError("set KERNELBENCH_ROOT to a checkout of KernelBench, or pass root")
+    wanted = None if numbers is None else set(numbers)
+    found: List[Problem] = []
+    for level in levels:
+        folder = next(
+            (
+                f
+                for f in (os.path.join(place, "KernelBench", f"level{level}"), os.path.join(place, f"level{level}"))
+                if os.path.isdir(f)
+            ),
+            None,
+        )
+        if folder is None:
+            raise NotFoundError(f"{place} has no folder KernelBench/level{level}")
+        for file in os.listdir(folder):
+            match = re.fullmatch(r"(\d+)_.*\.py", file)
+            if match and (wanted is None or int(match.group(1)) in wanted):
+                found.append(Problem(level, int(match.group(1)), file[:-3], os.path.join(folder, file)))
+    return sorted(found, key=lambda problem: (problem.level, problem.number, problem.name))
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
+
+
+def results(path: Path) -> Dict[str, Dict[str, Any]]:
+    """The lines of a file of results by key; the last line of a key counts. A line that was cut off at the end (the
+    machine went down) is left out; FormatError for one before it."""
+    found: Dict[str, Dict[str, Any]] = {}
+    try:
+        with open(path, encoding="utf-8") as text:
+            lines = text.read().split("\n")
+    except FileNotFoundError:
+        return found
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            found[row["key"]] = row
+        except (ValueError, KeyError, TypeError):
+            if number == len(lines):
+                break
+            raise FormatError(f"{os.fsdecode(path)}, line {number}: it is no result") from None
+    return found
+
+
+def _append(path: Path, row: Mapping[str, Any]) -> None:
+    with open(path, "a+b") as file:
+        file.seek(0, os.SEEK_END)
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # the rest of a line that was cut off
+                file.seek(0)
+                kept = file.read().rpartition(b"\n")
+                file.truncate(len(kept[0]) + len(kept[1]))
+        file.write((json.dumps(row) + "\n").encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _speedup(row: Mapping[str, Any], baseline: Optional[str]) -> float:
+    """0 for what counts as a failure."""
+    if not row.get("correct") or row.get("degenerate"):
+        return 0.0
+    if baseline is None:
+        return float(row.get("speedup") or 0)
+    return float(row.get("speedups", {}).get(baseline) or 0)
+
+
+def _rates(rows: Sequence[Mapping[str, Any]], baseline: Optional[str]) -> Dict[str, Any]:
+    values = [_speedup(row, baseline) for row in rows]
+    right = [value for value in values if value > 0]
+    count = max(1, len(rows))
+    return {
+        "mean_speedup": sum(values) / count,
+        "geometric_mean": math.exp(sum(map(math.log, right)) / len(right)) if right else 0.0,
+        "measured": len(right),
+        # As KernelBench has it: correct and more than p times as fast; p = 0 is the share that is correct.
+        **{
+            f"fast_{p}": sum(
+                bool(row.get("correct")) and not row.get("degenerate") and (p == 0 or value > p)
+                for row, value in zip(rows, values)
+            )
+            / count
+            for p in P
+        },
+    }
+
+
+def summary(rows: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
+    """What the results come to, for each level and all: tasks, how many were right, mean speed-up with failures as 0,
+    geometric mean over those that were right, fast_p; against the main baseline and each other one. Degenerate tasks
+    (on which a verdict means nothing) count as failures here and are named; `admitted` has the figures without them."""
+    every = list(rows)
+    out: Dict[str, Any] = {"levels": {}}
+    groups: List[Tuple[str, List[Mapping[str, Any]]]] = [("all", every)]
+    groups += [(str(level), [r for r in every if r["level"] == level]) for level in sorted({r["level"] for r in every})]
+    for label, chosen in groups:
+        names = sorted({name for row in chosen for name in row.get("speedups", {})})
+        good = [row for row in chosen if not row.get("degenerate")]
+        figures = {
+            "tasks": len(chosen),
+            "correct": sum(bool(row.get("correct")) and not row.get("degenerate") for row in chosen),
+            "errors": sum("error" in row for row in chosen),
+            "degenerate": [row["key"] for row in chosen if row.get("degenerate")],
+            **_rates(chosen, None),
+            "admitted": {"tasks": len(good), **_rates(good, None)},
+            "baselines": {name: _rates(chosen, name) for name in names},
+        }
+        figures["success_rate"] = figures["correct"] / max(1, len(chosen))
+        if label == "all":
+            out.update(figures)
+        else:
+            out["levels"][label] = figures
+    return out
+
+
+def describe(figures: Mapping[str, Any]) -> str:
+    """A summary as a table."""
+    lines = [
+        f"{'':10}{'tasks':>6}{'right':>7}{'rate':>8}{'mean':>8}{'geo':>8}" + "".join(f"{f'fast_{p}':>8}" for p in P)
+    ]
+    for label, row in [*((f"level {k}", v) for k, v in figures["levels"].items()), ("all", figures)]:
+        lines.append(
+            f"{label:10}{row['tasks']:6}{row['correct']:7}{row['success_rate']:8.3f}{row['mean_speedup']:8.3f}"
+            f"{row['geometric_mean']:8.3f}" + "".join(f"{row[f'fast_{p}']:8.3f}" for p in P)
+        )
+    for name, row in figures["baselines"].items():
+        lines.append(
+            f"against {name}: mean {row['mean_speedup']:.3f}, geometric mean {row['geometric_mean']:.3f}, "
+            + ", ".join(f"fast_{p} {row[f'fast_{p}']:.3f}" for p in P)
+        )
+    if figures["degenerate"]:
+        lines.append(
+            "degenerate (their verdicts mean nothing, they count as failures): " + ", ".join(figures["degenerate"])
+        )
+    return "\n".join(lines)
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+
+def _row(problem: Problem, begun: float, **more: Any) -> Dict[str, Any]:
+    return {
+        "key": problem.key,
+        "level": problem.level,
+        "number": problem.number,
+        "name": problem.name,
+        "seconds": round(time.monotonic() - begun, 3),
+        **more,
+    }
+
+
+def _from_report(report: Mapping[str, Any]) -> Dict[str, Any]:
+    figures, timing = report["summary"], report.get("time") or {}
+    baselines = timing.get("baselines") or []
+    return {
+        "correct": bool(figures["correct"]),
+        "degenerate": bool(figures.get("degenerate")),
+        "median_us": figures.get("median_us") or 0,
+        "speedup": figures.get("speedup") or 0,
+        "speedups": {row["name"]: row.get("speedup") or 0 for row in baselines if row.get("name")},
+    }
+
+
+def solve(
+    problem: Problem,
+    ctx: Context,
+    *,
+    policy: Optional[Policy] = None,
+    programs: Optional[Path] = None,
+    verify_options: Optional[Mapping[str, Any]] = None,
+    **options: Any,
+) -> Dict[str, Any]:
+    """The loop on one task with the models that the context has: its line of results. What the task itself does wrong
+    becomes an `error` of the line; exceptions that are not about this task (no model, cancelled, a lost device) come
+    through. programs: a folder for the best program, saved as <key>.stitch."""
+    from . import torch as bridge  # pylint: disable=import-outside-toplevel
+    from .torch import _optimize  # pylint: disable=import-outside-toplevel
+
+    begun = time.monotonic()
+    try:
+        task = bridge.from_file(problem.path, ctx=ctx, name=problem.name, **options)
+    except StitchError as e:
+        return _row(problem, begun, correct=False, attempts=0, error=str(e)[:2000])
+    settings = dict(verify_options or {})
+    with task:
+        if settings.get("last_stage") in (None, "none", "time", "profile"):
+            task.warm()
+        program, report, reports, said = _optimize._search(ctx, task, policy, None, settings)
+        notes = list(task.notes)
+    if program is None:
+        degenerate = any(r["summary"].get("degenerate") for r in reports)
+        return _row(
+            problem, begun, correct=False, degenerate=degenerate, attempts=len(reports), notes=notes, said=said[:2000]
+        )
+    row = _row(problem, begun, attempts=len(reports), notes=notes, **_from_report(report))
+    if programs is not None:
+        place = os.path.join(os.fsdecode(programs), problem.key + ".stitch")
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "wb") as file:
+            file.write(program)
+        row["program"] = place
+    return row
+
+
+def run(
+    out: Path,
+    ctx: Context,
+    *,
+    root: Optional[Path] = None,
+    levels: Sequence[int] = LEVELS,
+    numbers: Optional[Iterable[int]] = None,
+    again: bool = False,
+    **options: Any,
+) -> Iterator[Dict[str, Any]]:
+    """solve() for every task that has no line in `out` yet, which gets one each. Yields the lines as they come; leave
+    the loop to stop, and go on later. again: tasks whose line says `error` or that were not right are tried again."""
+    done = results(out)
+    for problem in problems(root, levels, numbers):
+        old = done.get(problem.key)
+        if old is not None and not (again and not old.get("correct")):
+            continue
+        row = solve(problem, ctx, **options)
+        _append(out, row)
+        yield row
+
+
+# ---- command line ----------------------------------------------------------------------------------------------------
+
+
+def _numbers(text: str) -> List[int]:
+    """ "1,3,5-8" """
+    found: List[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m stitch.kernelbench", description=__doc__.split("\n")[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    runner = verbs.add_parser("run", help="the loop on tasks that have no result yet")
+    runner.add_argument("--root", help="a checkout of KernelBench (default: $KERNELBENCH_ROOT)")
+    runner.add_argument("--levels", type=_numbers, default=list(LEVELS), help="1,2,3")
+    runner.add_argument("--numbers", type=_numbers, help="only these tasks of the levels: 1,4-8")
+    runner.add_argument("--model", required=True, help="as for `stitch run`: https://host/v1#MODEL, replay:FILE, ...")
+    runner.add_argument("--out", required=True, help="file of results, one JSON object a line; appended to")
+    runner.add_argument("--programs", help="folder for the best programs (default: OUT.programs)")
+    runner.add_argument("--device", default="auto")
+    runner.add_argument("--attempts", type=int, default=0, help="at most this many for a task (default: 15)")
+    runner.add_argument("--target", type=float, default=0.0, help="stop at this speed-up")
+    runner.add_argument("--baselines", help="eager,tf32,compile,max-autotune")
+    runner.add_argument("--last-stage", default="none", help='stop verifying after this stage ("correct": no timing)')
+    runner.add_argument("--again", action="store_true", help="try tasks again that were not right")
+    reporter = verbs.add_parser("summary", help="what results come to")
+    reporter.add_argument("results")
+    reporter.add_argument("--json", action="store_true")
+    args = parser.parse_args(argv)
+    try:
+        if args.verb == "summary":
+            figures = summary(results(args.results).values())
+            print(json.dumps(figures, indent=2) if args.json else describe(figures))
+            return 0
+        return _run_command(args)
+    except StitchError as e:
+        print(e, file=sys.stderr)
+        return 1
+
+
+def _run_command(args: argparse.Namespace) -> int:
+    from ._model import Model  # pylint: disable=import-outside-toplevel
+
+    with Context(args.device) as ctx:
+        ctx.set_model(Model.open(ctx, args.model))
+        options = {} if args.baselines is None else {"baselines": [b for b in args.baselines.split(",") if b]}
+        rows = run(
+            args.out,
+            ctx,
+            root=args.root,
+            levels=args.levels,
+            numbers=args.numbers,
+            again=args.again,
+            policy=Policy(max_attempts=args.attempts, target_speedup=args.target),
+            programs=args.programs or args.out + ".programs",
+            verify_options={"last_stage": args.last_stage},
+            **options,
+        )
+        for row in rows:
+            if "error" in row:
+                verdict = row["error"].splitlines()[0]
+            else:
+                verdict = (
+                    f"{row['speedup']:.2f}x"
+                    if row.get("speedup")
+                    else "right" if row["correct"] else "no right program"
+                )
+            print(f"{row['key']}: {verdict}, {row['attempts']} attempts, {row['seconds']:.0f} s", flush=True)
+    print(describe(summary(results(args.out).values())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
