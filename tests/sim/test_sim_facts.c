@@ -7,9 +7,11 @@
 
 #include "check.h"
 #include "cuda/cuda.h"
-#include "profile/facts.h"
+#include "profile/advice.h"
 #include "program/executor.h"
 #include "sim/sim_ext.h"
+
+#include <stitch/task.h>
 
 /* 64 x 64: 4 blocks of 1024 threads, 128 warps, each with one load and one store of global memory. */
 #define SOURCE                                                                                                         \
@@ -50,6 +52,14 @@
     "    mma_sync(c, a, b, c);\n"                                                                                      \
     "    mma_sync(c, a, b, c);\n"                                                                                      \
     "    store_matrix_sync(y, c, 64, mem_row_major);\n"                                                                \
+    "}\n"                                                                                                              \
+    "__global__ void matmul(const float *x, float *y, int n)\n"                                                        \
+    "{\n"                                                                                                              \
+    "    int r = blockIdx.y * 32 + threadIdx.y, c = blockIdx.x * 32 + threadIdx.x;\n"                                  \
+    "    float s = 0;\n"                                                                                               \
+    "    for (int k = 0; k < n; k++)\n"                                                                                \
+    "        s += x[r * n + k] * x[k * n + c];\n"                                                                      \
+    "    y[r * n + c] = s;\n"                                                                                          \
     "}\n"                                                                                                              \
     "__global__ void spilled(const float *x, float *y)\n"                                                              \
     "{\n"                                                                                                              \
@@ -387,6 +397,58 @@ TEST(lines_that_are_kept)
     finish();
 }
 
+/* The advice that counts alone give, with its line. */
+static void check_advice(const stitch__advices *a, const char *rule, const char *name, const char *source)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const stitch__advice *v = &a->list[i];
+        if (strcmp(v->rule, rule) != 0 || strcmp(f->kernels[v->kernel].name, name) != 0)
+            continue;
+        printf("# %s of %s, %s:%u: %s\n", rule, name, v->file, v->line, v->evidence);
+        CHECK_STR(v->source, source);
+        CHECK(v->gain_us == 0); /* nothing was timed */
+        return;
+    }
+    FAIL("no %s of %s", rule, name);
+}
+
+static void advise(const char *plan, stitch__advices *a)
+{
+    load(plan);
+    run(STITCH__SIM_COUNT, 0, 1);
+    CHECK_OK(stitch__facts_sim(f, reports, x->image, stitch_program_source(program), 1, &err));
+    f->precision = STITCH_PRECISION_TF32;
+    CHECK_INT(stitch__advise(ctx, f, a), STITCH_OK);
+}
+
+TEST(advice_by_counts)
+{
+    stitch__advices a;
+    advise(PLAN(KERNEL("naive", "\"x\", \"h\"") ", " KERNEL("tiled<1>", "\"h\", \"y\"") ", " KERNEL("tiled<0>",
+                                                                                                    "\"x\", \"y\"")),
+           &a);
+    check_advice(&a, "uncoalesced", "naive", "y[c * n + r] = v; // line 6");
+    check_advice(&a, "bank_conflicts", "tiled<0>", "float v = tile[threadIdx.x][threadIdx.y]; // line 15");
+    CHECK_INT(a.count, 2); /* nothing about tiled<1> */
+    stitch__advices_free(&a);
+
+    advise(PLAN(KERNEL("matmul", "\"x\", \"y\"")), &a);
+    check_advice(&a, "tensor_unused", "matmul", "s += x[r * n + k] * x[k * n + c];");
+    check_advice(&a, "cache_bound", "matmul", "s += x[r * n + k] * x[k * n + c];");
+    CHECK_INT(a.count, 2);
+    stitch__advices_free(&a);
+
+    advise(PLAN(ODD), &a);
+    check_advice(&a, "atomic_contention", "odd", "atomicAdd(&y[threadIdx.x / 2], __half2float(h));");
+    check_advice(&a, "divergence", "odd", "");
+    stitch__advices_free(&a);
+
+    advise(PLAN("{\"kernel\": \"spilled\", \"grid\": [1], \"block\": [64], \"args\": [\"x\", \"y\"]}"), &a);
+    check_advice(&a, "spills", "spilled", "");
+    stitch__advices_free(&a);
+    finish();
+}
+
 TEST_MAIN(RUN(sectors_and_wavefronts), RUN(means_of_launches), RUN(headers_divergence_and_atomics),
-          RUN(products_and_local_memory), RUN(a_sample_of_the_blocks), RUN(nothing_was_counted),
+          RUN(products_and_local_memory), RUN(a_sample_of_the_blocks), RUN(nothing_was_counted), RUN(advice_by_counts),
           RUN(lines_that_are_kept))
