@@ -172,7 +172,8 @@ int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char 
     *out = 0;
     if (!dev->guards || !dev->drv->MemImportFromShareableHandle)
         return stitch__err(dev->ctx, err, STITCH_E_UNSUPPORTED, "this device cannot take over memory for %s", name);
-    r = dev->drv->MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    r = dev->drv->MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (r == CUDA_SUCCESS)
         r = make(dev, bytes ? bytes : 1, name, handle, out);
     return stitch__cu_checkf(dev, r, err, "taking over memory for %s", name);

@@ -174,8 +174,9 @@ static bool belongs(const stitch__kernel_fact *k, const stitch__timeline *t, con
     size_t len = strlen(k->symbol);
     if (k->step != e->step)
         return false;
-    return strcmp(k->symbol, symbol) == 0 || (len > 3 && strlen(symbol) > len && strcmp(k->symbol + len - 3, "...") == 0 &&
-                                              strncmp(k->symbol, symbol, len - 3) == 0);
+    return strcmp(k->symbol, symbol) == 0 ||
+           (len > 3 && strlen(symbol) > len && strcmp(k->symbol + len - 3, "...") == 0 &&
+            strncmp(k->symbol, symbol, len - 3) == 0);
 }
 
 /* Adds a launch to the means of its kernel. */
@@ -251,10 +252,11 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
     if (!rc)
         rc = count_run(c, counters, stop, err);
     if (!rc && !*stop && stitch__counters_count(counters) + stitch__counters_dropped(counters) != count)
-        rc = stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED,
-                         "counters came for %zu launches and the timeline has %zu: other work of this process, or graphs, "
-                         "are among them",
-                         stitch__counters_count(counters) + stitch__counters_dropped(counters), count);
+        rc = stitch__err(
+            c->ctx, err, STITCH_E_UNSUPPORTED,
+            "counters came for %zu launches and the timeline has %zu: other work of this process, or graphs, "
+            "are among them",
+            stitch__counters_count(counters) + stitch__counters_dropped(counters), count);
     if (!rc && !*stop) {
         for (size_t i = 0; i < c->options->extra_count; i++)
             c->f->extra_names[i] = stitch__facts_text(c->f, c->options->extra[i]);
@@ -273,8 +275,8 @@ static int take_samples(collector *c, int *stop, stitch_error **err)
 {
     stitch__sampling *sampling = NULL;
     int64_t start;
-    int rc = stitch__sampling_open(c->ctx, c->dev, c->cupti, c->region->modules, c->region->module_count, 0, &sampling,
-                                   err);
+    int rc =
+        stitch__sampling_open(c->ctx, c->dev, c->cupti, c->region->modules, c->region->module_count, 0, &sampling, err);
 
     if (!rc)
         rc = before(c, stop, err);
@@ -293,9 +295,8 @@ static int take_samples(collector *c, int *stop, stitch_error **err)
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope,
-                    const stitch__region *region, const stitch__collect_options *options, stitch__facts *f,
-                    stitch_error **err)
+int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope, const stitch__region *region,
+                    const stitch__collect_options *options, stitch__facts *f, stitch_error **err)
 {
     collector c = {.ctx = ctx, .dev = dev, .scope = scope, .region = region, .options = options, .f = f};
     const struct {

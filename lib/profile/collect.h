@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Observes a region of work with everything that CUPTI offers here, one thing after the other, and leaves what was seen
- * in facts: a timeline of undisturbed runs, counters of each kernel, samples by source line. What cannot be had is named
- * in the facts and is nobody's failure.
+ * in facts: a timeline of undisturbed runs, counters of each kernel, samples by source line. What cannot be had is
+ * named in the facts and is nobody's failure.
  */
 #ifndef STITCH_LIB_PROFILE_COLLECT_H
 #define STITCH_LIB_PROFILE_COLLECT_H
@@ -43,8 +43,7 @@ typedef struct stitch__region {
 
 /* Adds to facts that hold no kernels yet. The device's context is current. Returns what a callback returned if that
  * was not 0, STITCH_E_NOMEM, STITCH_E_CANCELLED or STITCH_E_TIMEOUT, or STITCH_OK. */
-int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope,
-                    const stitch__region *region, const stitch__collect_options *options, stitch__facts *f,
-                    stitch_error **err);
+int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope, const stitch__region *region,
+                    const stitch__collect_options *options, stitch__facts *f, stitch_error **err);
 
 #endif

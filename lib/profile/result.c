@@ -49,7 +49,8 @@ int stitch__profile_options_resolve(stitch_context *ctx, const stitch_profile_op
         rc = stitch__collect_options_make(ctx, out->profile, out->metrics, out->metric_count, "stitch_profile_options",
                                           collect, err);
     if (!rc && out->image_count && !out->images)
-        rc = stitch__err(ctx, err, STITCH_E_INVALID, "stitch_profile_options: image_count is not 0, and images is NULL");
+        rc =
+            stitch__err(ctx, err, STITCH_E_INVALID, "stitch_profile_options: image_count is not 0, and images is NULL");
     for (size_t i = 0; !rc && i < out->image_count; i++)
         if (!out->images[i])
             rc = stitch__err(ctx, err, STITCH_E_INVALID, "stitch_profile_options: images[%zu] is NULL", i);
@@ -183,8 +184,8 @@ int stitch_profile_advice_get(const stitch_profile *p, size_t index, stitch_prof
         return STITCH_E_NOT_FOUND;
     from = &p->advice.list[index];
     a.rule = from->rule;
-    a.kernel = from->kernel >= 0 && (size_t)from->kernel < p->facts->kernel_count ? p->facts->kernels[from->kernel].name
-                                                                                  : "";
+    a.kernel =
+        from->kernel >= 0 && (size_t)from->kernel < p->facts->kernel_count ? p->facts->kernels[from->kernel].name : "";
     a.problem = from->problem;
     a.evidence = from->evidence;
     a.action = from->action;

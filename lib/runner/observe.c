@@ -49,7 +49,7 @@ static int record_run(stitch__runner *r, const stitch__scope *scope, const stitc
 /* A trace for each run, so that nothing that comes between them is in it. The first run is not counted: it says whether
  * there are records at all, and does what CUPTI does only once. */
 int stitch__runner_busy(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
-                       int *code, stitch_error **why, stitch_error **err)
+                        int *code, stitch_error **why, stitch_error **err)
 {
     stitch__runner *r = self;
     stitch__device *dev = r->dev;
@@ -103,8 +103,9 @@ static int before_run(void *userdata)
 
     w->rc = stitch__runner_clear_states(r, w->scope, w->run->set, w->err);
     if (!w->rc && w->run->flush_bytes)
-        w->rc = stitch__cu_check(r->dev, r->dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)w->run->flush_bytes, r->stream),
-                                 w->err, "emptying the L2 cache");
+        w->rc =
+            stitch__cu_check(r->dev, r->dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)w->run->flush_bytes, r->stream),
+                             w->err, "emptying the L2 cache");
     if (!w->rc)
         w->rc = stitch__stream_wait(r->dev, r->stream, w->scope, "profiling the program", w->err);
     return w->rc;
@@ -175,8 +176,7 @@ static int profile_simulated(watched *w, stitch__facts *f)
     if (!w->rc && !*w->code && take(&reports) != CUDA_SUCCESS)
         w->rc = stitch__err_nomem(w->r->ctx, w->err);
     if (!w->rc && !*w->code)
-        w->rc = stitch__facts_sim(f, reports, w->r->executor->image, stitch_program_source(w->r->program), 1,
-                                   w->err);
+        w->rc = stitch__facts_sim(f, reports, w->r->executor->image, stitch_program_source(w->r->program), 1, w->err);
     release(reports);
     (void)set(&before);
     return w->rc;

@@ -68,8 +68,8 @@ typedef struct stitch__candidate_ops {
     /* One run; it has ended on return. */
     int (*run)(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
                stitch_error **err);
-    /* The same between two events: *us is the time between them. With run->draw everything that a timed run needs is one
-     * call, which for a worker is one round trip. */
+    /* The same between two events: *us is the time between them. With run->draw everything that a timed run needs is
+     * one call, which for a worker is one round trip. */
     int (*timed_run)(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
                      stitch_error **why, stitch_error **err);
     /* How long the device works in a run: `runs` of them (1 to STITCH__BUSY_MAX_RUNS), each with cleared states and an

@@ -27,10 +27,11 @@ static int prepare(profiling *p, int *code, stitch_error **why, stitch_error **e
     int rc = STITCH_OK;
 
     if (p->worker)
-        rc = c->ops->fill_weights(c->self, &p->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_WEIGHTS, 0), err);
+        rc = c->ops->fill_weights(c->self, &p->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_WEIGHTS, 0),
+                                  err);
     if (!rc && (p->worker || !v->inputs_fixed))
-        rc = c->ops->fill_inputs(c->self, &p->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0), NULL,
-                                 err);
+        rc = c->ops->fill_inputs(c->self, &p->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0),
+                                 NULL, err);
     if (!rc)
         rc = c->ops->load(c->self, &p->scope, &how, code, why, err);
     if (!rc && !*code)
@@ -109,8 +110,8 @@ static int end(stitch__verify *v, int rc, int code, stitch_error **why, stitch_e
     bool lost_here = v->runner && (code == STITCH_E_FAULT || stitch__abandoned(v));
     stitch_error *said = rc ? *cause : *why;
 
-    if (rc == STITCH_E_CANCELLED || rc == STITCH_E_NOMEM || (rc == STITCH_E_TIMEOUT && stitch__scope_ended(&v->scope)) ||
-        (v->runner && rc == STITCH_E_FAULT)) {
+    if (rc == STITCH_E_CANCELLED || rc == STITCH_E_NOMEM ||
+        (rc == STITCH_E_TIMEOUT && stitch__scope_ended(&v->scope)) || (v->runner && rc == STITCH_E_FAULT)) {
         stitch__err_hand_on(err, cause);
         return rc;
     }

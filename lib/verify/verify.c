@@ -233,14 +233,13 @@ static int resolve_options(stitch__verify *v, const stitch_verify_options *optio
         return rc;
     if (o->trials < 0 || o->warmup < 0 || o->iterations < 0 || o->last_stage < 0 ||
         o->last_stage >= STITCH_STAGE_COUNT || o->where < STITCH_VERIFY_AUTO || o->where > STITCH_VERIFY_WORKER ||
-        o->simulate < STITCH_SIMULATE_AUTO || o->simulate > STITCH_SIMULATE_NEVER ||
-        o->trials > 10000 ||
+        o->simulate < STITCH_SIMULATE_AUTO || o->simulate > STITCH_SIMULATE_NEVER || o->trials > 10000 ||
         o->warmup > 1000000 || o->iterations > 1000000)
-        return stitch__err(
-            v->ctx, err, STITCH_E_INVALID,
-            "stitch_verify_options: trials, warmup, iterations, last_stage, where or simulate is negative or too large");
-    rc = stitch__collect_options_make(v->ctx, o->profile, o->metrics, o->metric_count, "stitch_verify_options", &v->collect,
-                                      err);
+        return stitch__err(v->ctx, err, STITCH_E_INVALID,
+                           "stitch_verify_options: trials, warmup, iterations, last_stage, where or simulate is "
+                           "negative or too large");
+    rc = stitch__collect_options_make(v->ctx, o->profile, o->metrics, o->metric_count, "stitch_verify_options",
+                                      &v->collect, err);
     if (rc)
         return rc;
     if (!o->warmup)

@@ -186,9 +186,9 @@ struct stitch_report {
     stitch__exploit exploit;
 
     stitch__timing candidate;
-    double busy_us;            /* how long the device works in a run of it; 0: not known, */
-    char *busy_note;           /* because (NULL: stage profile did not come to it) */
-    stitch_profile *profile;   /* of stage profile; NULL: there is none */
+    double busy_us;          /* how long the device works in a run of it; 0: not known, */
+    char *busy_note;         /* because (NULL: stage profile did not come to it) */
+    stitch_profile *profile; /* of stage profile; NULL: there is none */
     size_t baseline_count;
     stitch__timing *baselines;
     int warmup;

@@ -206,6 +206,18 @@ int stitch__worker_call(stitch__worker *w, const stitch__scope *scope, const sti
     return stitch__worker_receive(w, scope, q, start, blame, reply, err);
 }
 
+int stitch__worker_alive(stitch__worker *w, const stitch__scope *scope, int op, stitch_error **err)
+{
+    struct pollfd p = {w->channel.fd, POLLIN, 0};
+
+    if (w->lost)
+        return stitch__err(w->ctx, err, STITCH_E_STATE, "there is no worker any more: %s",
+                           w->why_lost ? w->why_lost : "it was lost");
+    if (poll(&p, 1, 0) == 0) /* its end would be readable */
+        return STITCH_OK;
+    return unanswered(w, scope, op, STITCH_E_IO, NULL, NULL, err);
+}
+
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static bool device_uuid(const stitch__device *dev, CUuuid *uuid)
@@ -257,7 +269,8 @@ static int start_process(stitch__worker *w, stitch__arena *arena, char *device, 
     if (!w->dev->info.simulated && !getenv("STITCH_CUPTI") &&
         (extra[count] = library(arena, "STITCH_CUPTI", stitch__cupti_find(w->ctx))))
         count++;
-    if (w->role == STITCH__WORKER_PROFILER && (extra[count] = stitch__arena_printf(arena, "%s=1", STITCH__WORKER_COUNTS)))
+    if (w->role == STITCH__WORKER_PROFILER &&
+        (extra[count] = stitch__arena_printf(arena, "%s=1", STITCH__WORKER_COUNTS)))
         count++;
     extra[count] = NULL;
     return stitch__process_start(w->ctx, w->path, extra, &w->process, &w->channel.fd, err);

@@ -31,8 +31,9 @@ struct stitch__worker {
     uint64_t share_bytes;
     void *staging; /* where they are read into before they go to the device */
     bool pinned;
-    stitch__export *exports[STITCH__SETS]; /* memory that outputs are written to, one a tensor; NULL: they are fetched */
-    CUstream stream;                       /* for copies of it; NULL: not made yet */
+    stitch__export
+        *exports[STITCH__SETS]; /* memory that outputs are written to, one a tensor; NULL: they are fetched */
+    CUstream stream;            /* for copies of it; NULL: not made yet */
 };
 
 /* ---- client.c ---- */
@@ -62,6 +63,10 @@ int stitch__worker_send(stitch__worker *w, const stitch__scope *scope, const sti
                         const stitch__blame *blame, int64_t *start, stitch_error **err);
 int stitch__worker_receive(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int64_t start,
                            const stitch__blame *blame, stitch__reply *reply, stitch_error **err);
+
+/* After something was taken out of memory that it shares, without a request that would tell: STITCH_OK, or what a call
+ * `op` of a worker that has died returns. */
+int stitch__worker_alive(stitch__worker *w, const stitch__scope *scope, int op, stitch_error **err);
 
 /* session.c: forgets the program at hand, here and (if it can be asked) there. */
 void stitch__worker_close(stitch__worker *w);

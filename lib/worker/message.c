@@ -121,7 +121,8 @@ static bool get_run(stitch__reader *r, stitch__run *run)
     run->flush_bytes = stitch__get_u64(r);
     run->draw = (int32_t)stitch__get_u32(r);
     run->seed = stitch__get_u64(r);
-    return in(run->draw, 0, 1) && in(run->set, 0, STITCH__SETS - 1) && in(run->poison, -1, 255) && run->skip >= -1 && in(run->moved, 0, 1);
+    return in(run->draw, 0, 1) && in(run->set, 0, STITCH__SETS - 1) && in(run->poison, -1, 255) && run->skip >= -1 &&
+           in(run->moved, 0, 1);
 }
 
 static bool get_fill(stitch__reader *r, stitch__request *q)

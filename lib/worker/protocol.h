@@ -94,7 +94,8 @@ typedef struct stitch__request {
     const char *device, *cache_dir, *cuda_path;
     /* OPEN: one memory file, the task's bytes and then the program's */
     uint64_t task_bytes, program_bytes;
-    /* DATA, OUTPUT, FETCH; OUTPUT: a descriptor of device memory for the output of `set`; FETCH: `bytes` from `offset` of the tensor to `at` of the shared memory */
+    /* DATA, OUTPUT, FETCH; OUTPUT: a descriptor of device memory for the output of `set`; FETCH: `bytes` from `offset`
+     * of the tensor to `at` of the shared memory */
     uint64_t tensor, offset, bytes, at;
     /* START: size of the shared memory file; 0: none is sent */
     uint64_t share_bytes;

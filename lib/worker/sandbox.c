@@ -46,8 +46,8 @@ static bool drop_capabilities(bool *kept)
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct held[2] = {{0}}, sets[2] = {{0}};
 
-    /* The driver lets only this one count, unless it is told otherwise. The filter of calls (below) takes away what else
-     * it would be good for: mounts, namespaces, swap, quotas, the kernel's own log, keys. */
+    /* The driver lets only this one count, unless it is told otherwise. The filter of calls (below) takes away what
+     * else it would be good for: mounts, namespaces, swap, quotas, the kernel's own log, keys. */
     if (*kept && syscall(SYS_capget, &head, held) == 0)
         sets[0].permitted = sets[0].effective = held[0].permitted & 1u << CAP_SYS_ADMIN;
     *kept = sets[0].permitted != 0;

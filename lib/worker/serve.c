@@ -136,11 +136,11 @@ static int do_output(server *s, exchange *x)
     if (rc)
         return rc;
     if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || s->runner || x->memory < 0)
-        return stitch__err(s->ctx, &x->err, STITCH_E_INVALID, "%s is no output of %" PRIu64 " bytes, or it comes too late",
-                           info.name, q->bytes);
+        return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
+                           "%s is no output of %" PRIu64 " bytes, or it comes too late", info.name, q->bytes);
     if (!s->outputs[q->set])
-        s->outputs[q->set] = stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1,
-                                            sizeof(CUdeviceptr));
+        s->outputs[q->set] =
+            stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1, sizeof(CUdeviceptr));
     if (!s->outputs[q->set])
         return stitch__err_nomem(s->ctx, &x->err);
     if (s->outputs[q->set][q->tensor])

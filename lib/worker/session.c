@@ -159,8 +159,7 @@ static int send_data(stitch__worker *w, const stitch__scope *scope, const stitch
 static int send_output(stitch__worker *w, const stitch__scope *scope, int set, size_t index, stitch_error **err)
 {
     stitch__export *e = &w->exports[set][index];
-    stitch__request q = {
-        .op = STITCH__OP_WORKER_OUTPUT, .tensor = index, .bytes = w->infos[index].bytes, .set = set};
+    stitch__request q = {.op = STITCH__OP_WORKER_OUTPUT, .tensor = index, .bytes = w->infos[index].bytes, .set = set};
     stitch__reply r;
     int rc;
 
@@ -208,8 +207,8 @@ static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_e
     return STITCH_OK;
 }
 
-/* Memory that outputs come through, where they are not shared. The worker can write whatever it likes into it, and at any time: it is read once,
- * by a call and not through a mapping, and what was read is what is compared. */
+/* Memory that outputs come through, where they are not shared. The worker can write whatever it likes into it, and at
+ * any time: it is read once, by a call and not through a mapping, and what was read is what is compared. */
 static int start(stitch__worker *w, const stitch__scope *scope, stitch_error **err)
 {
     stitch__request q = {.op = STITCH__OP_WORKER_START};
@@ -439,11 +438,13 @@ static int copy_outputs(stitch__worker *w, const stitch__scope *scope, int set, 
 
     for (size_t i = 0; !rc && i < w->count; i++)
         if (w->infos[i].role == STITCH_TENSOR_OUTPUT && w->infos[i].bytes)
-            rc = stitch__cu_checkf(w->dev,
-                                   w->dev->drv->MemcpyDtoDAsync(into[i], w->exports[set][i].ptr,
-                                                                (size_t)w->infos[i].bytes, w->stream),
-                                   err, "copying output %s of a worker", w->infos[i].name);
-    return rc ? rc : stitch__stream_wait(w->dev, w->stream, scope, "copying outputs of a worker", err);
+            rc = stitch__cu_checkf(
+                w->dev,
+                w->dev->drv->MemcpyDtoDAsync(into[i], w->exports[set][i].ptr, (size_t)w->infos[i].bytes, w->stream),
+                err, "copying output %s of a worker", w->infos[i].name);
+    if (!rc)
+        rc = stitch__stream_wait(w->dev, w->stream, scope, "copying outputs of a worker", err);
+    return rc ? rc : stitch__worker_alive(w, scope, STITCH__OP_WORKER_FETCH, err);
 }
 
 /* While one piece goes to the device here, the worker brings the next one. */
