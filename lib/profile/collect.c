@@ -213,13 +213,20 @@ static int put_counters(collector *c, const stitch__counters *counters, const st
 static int count_run(collector *c, stitch__counters *counters, int *stop, stitch_error **err)
 {
     stitch_error *why = NULL;
+    bool more = false;
     int ended, rc = before(c, stop, err);
 
     if (!rc && !*stop)
         rc = stitch__counters_start(counters, err);
     if (rc || *stop)
         return rc;
-    rc = run_once(c, true, stop, err);
+    do {
+        rc = run_once(c, true, stop, err);
+        if (!rc && !*stop)
+            rc = stitch__counters_again(counters, &more, err);
+        if (!rc && !*stop && more)
+            rc = before(c, stop, err);
+    } while (!rc && !*stop && more);
     ended = *stop ? STITCH_OK : stitch__counters_stop(counters, &why); /* close() ends it after a failure */
     if (!rc && ended) {
         rc = ended;
@@ -231,8 +238,8 @@ static int count_run(collector *c, stitch__counters *counters, int *stop, stitch
 
 static int take_counters(collector *c, int *stop, stitch_error **err)
 {
-    const stitch__counters_options options = {c->options->set, c->options->extra, c->options->extra_count,
-                                              MAX_LAUNCHES};
+    stitch__counters_options options = {
+        .set = c->options->set, .extra = c->options->extra, .extra_count = c->options->extra_count, .repeats = true};
     stitch__counters *counters = NULL;
     stitch_trace *plain = NULL;
     const stitch__event **launches = NULL;
@@ -247,16 +254,17 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
         return rc;
     t = stitch__trace_finished(plain);
     rc = launches_of(c, t, &launches, &count, err);
+    options.max_kernels = count < MAX_LAUNCHES ? count : MAX_LAUNCHES;
     if (!rc)
         rc = stitch__counters_open(c->ctx, c->dev, c->cupti, &options, &counters, err);
     if (!rc)
         rc = count_run(c, counters, stop, err);
-    if (!rc && !*stop && stitch__counters_count(counters) + stitch__counters_dropped(counters) != count)
+    if (!rc && !*stop && stitch__counters_count(counters) != options.max_kernels)
         rc = stitch__err(
             c->ctx, err, STITCH_E_UNSUPPORTED,
             "counters came for %zu launches and the timeline has %zu: other work of this process, or graphs, "
             "are among them",
-            stitch__counters_count(counters) + stitch__counters_dropped(counters), count);
+            stitch__counters_count(counters), count);
     if (!rc && !*stop) {
         for (size_t i = 0; i < c->options->extra_count; i++)
             c->f->extra_names[i] = stitch__facts_text(c->f, c->options->extra[i]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hardware counters of kernels: CUPTI's range profiler with automatic ranges and kernel replay, the one way in which
- * CUPTI itself puts memory back between passes. metric_plan.c has the half that needs no GPU.
+ * Hardware counters of kernels: CUPTI's range profiler with automatic ranges. Passes are made by replaying each kernel,
+ * the one way in which CUPTI itself puts memory back in between, or by repeating the work, which is much faster.
+ * metric_plan.c has the half that needs no GPU.
  *
  * - Nothing of the profiler is on but between start() and stop(): it serialises launches and is in a trace's way.
  * - A subscription goes with it, though no callback is needed: without one, counters would replay kernels in the middle
@@ -15,7 +16,7 @@
 #include "profile/exclusive.h"
 #include "profile/metric_plan.h"
 
-enum { DEFAULT_KERNELS = 256, MOST_KERNELS = 1 << 16, NESTING = 1 };
+enum { DEFAULT_KERNELS = 256, MOST_KERNELS = 1 << 16, NESTING = 1, MOST_PASSES = 100 };
 
 struct stitch__counters {
     stitch_context *ctx;
@@ -24,10 +25,11 @@ struct stitch__counters {
     stitch__metric_plan plan;
     uint8_t *availability;
     size_t max_kernels;
+    bool repeats;
     /* While they run. */
-    bool running, claimed, started;
+    bool running, claimed, started, complete;
     void *subscriber, *profiler;
-    size_t data_size;
+    size_t data_size, passes_made;
     uint8_t *data;
     /* Afterwards. */
     size_t count, dropped;
@@ -122,6 +124,7 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
     c->dev = dev;
     c->cupti = cupti;
     c->max_kernels = options->max_kernels ? options->max_kernels : DEFAULT_KERNELS;
+    c->repeats = options->repeats;
     int rc = stitch__device_enter(dev, err);
     if (rc == STITCH_OK) {
         rc = open_parts(c, options, err);
@@ -160,7 +163,7 @@ static int configure(stitch__counters *c, stitch_error **err)
     s.data = c->data;
     s.data_size = c->data_size;
     s.range = STITCH__CUPTI_AUTO_RANGE;
-    s.replay = STITCH__CUPTI_KERNEL_REPLAY;
+    s.replay = c->repeats ? STITCH__CUPTI_USER_REPLAY : STITCH__CUPTI_KERNEL_REPLAY;
     s.max_ranges = c->max_kernels;
     s.nesting_levels = s.min_nesting = s.target_nesting = NESTING;
     return CALL(c, RangeProfilerSetConfig, &s, err);
@@ -217,6 +220,8 @@ int stitch__counters_start(stitch__counters *c, stitch_error **err)
         return stitch__err(c->ctx, err, STITCH_E_STATE, "the counters run already");
     stitch__zero_free(c->values);
     c->count = c->dropped = 0;
+    c->passes_made = 0;
+    c->complete = false;
     int rc = stitch__exclusive_claim(c->ctx, "a collection of hardware counters", err);
     if (rc)
         return rc;
@@ -297,22 +302,50 @@ static int read_ranges(stitch__counters *c, stitch_error **err)
     return rc;
 }
 
-static int collect(stitch__counters *c, stitch_error **err)
+/* Ends what was started last. */
+static int end_pass(stitch__counters *c, stitch_error **err)
 {
     stitch__cupti_range_stop s = {STITCH__CUPTI_RANGE_STOP_SIZE, NULL, c->profiler};
-    stitch__cupti_range_decode d = {STITCH__CUPTI_RANGE_DECODE_SIZE, NULL, c->profiler, 0};
     int rc = stitch__cu_check(c->dev, c->dev->drv->CtxSynchronize(), err, "cuCtxSynchronize after counted kernels");
     if (rc)
         return rc; /* detach() stops */
     c->started = false;
     rc = CALL(c, RangeProfilerStop, &s, err);
+    c->complete = s.complete;
+    return rc;
+}
+
+int stitch__counters_again(stitch__counters *c, bool *more, stitch_error **err)
+{
+    *more = false;
+    if (!c->running || !c->started)
+        return stitch__err(c->ctx, err, STITCH_E_STATE, "the counters do not run");
+    if (!c->repeats)
+        return STITCH_OK;
+    int rc = stitch__device_enter(c->dev, err);
+    if (rc)
+        return rc;
+    rc = end_pass(c, err);
+    if (rc == STITCH_OK && !c->complete && ++c->passes_made < MOST_PASSES) {
+        stitch__cupti_range_object o = {STITCH__CUPTI_RANGE_OBJECT_SIZE, NULL, c->profiler};
+        rc = CALL(c, RangeProfilerStart, &o, err);
+        c->started = *more = rc == STITCH_OK;
+    }
+    stitch__device_leave(c->dev);
+    return rc;
+}
+
+static int collect(stitch__counters *c, stitch_error **err)
+{
+    stitch__cupti_range_decode d = {STITCH__CUPTI_RANGE_DECODE_SIZE, NULL, c->profiler, 0};
+    int rc = c->started ? end_pass(c, err) : STITCH_OK;
     if (rc == STITCH_OK)
         rc = CALL(c, RangeProfilerDecodeData, &d, err);
     if (rc)
         return rc;
     c->dropped = d.dropped;
     rc = read_ranges(c, err);
-    if (rc == STITCH_OK && c->count && !s.complete)
+    if (rc == STITCH_OK && c->count && !c->complete)
         stitch__log(c->ctx, STITCH_LOG_WARN, "hardware counters: not every pass was made; some values are missing");
     return rc;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hardware counters of the kernels of a region, through CUPTI's range profiler: each kernel is one range, and is
- * replayed as often as the metrics need passes, with its memory put back in between. Kernels run one after the other
- * and in the stream's own form: what is launched as a graph is not seen. Clocks and caches are left as they are.
+ * Hardware counters of the kernels of a region, through CUPTI's range profiler: each kernel is one range. For as many
+ * passes as the metrics need, either the caller repeats the whole region, or each kernel is replayed with its memory
+ * put back in between, which takes ten times as long. Kernels run one after the other and in the stream's own form:
+ * what is launched as a graph is not seen. Clocks and caches are left as they are.
  *
  * An object is used by one thread at a time. One collection runs in a process, and none beside a trace (exclusive.h).
  */
@@ -19,7 +20,8 @@ typedef struct stitch__counters_options {
     int set;                  /* STITCH__METRIC_CHEAP or _FULL (which contains the cheap ones) */
     const char *const *extra; /* CUPTI's names ("dram__bytes.sum.per_second"), collected besides; not kept */
     size_t extra_count;       /* at most STITCH__FACTS_EXTRA */
-    size_t max_kernels;       /* launches; 0: 256. Those that come after are not measured */
+    size_t max_kernels;       /* launches; 0: 256. Those that come after are not measured; room for each takes time */
+    bool repeats;             /* the caller repeats the region (stitch__counters_again()) */
 } stitch__counters_options;
 
 /* Prepares: opens CUPTI's host part, checks the metrics against what the device at hand offers (those that it does not
@@ -34,6 +36,9 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
  * the values, and switches everything off, whatever it returns; on failure there are no values. */
 int stitch__counters_start(stitch__counters *c, stitch_error **err);
 int stitch__counters_stop(stitch__counters *c, stitch_error **err);
+/* After each run of the region, before stop(). *more: it has to be run once more, with the same launches; always false
+ * where kernels are replayed. Waits for the device. After a failure stop() or close() ends the collection. */
+int stitch__counters_again(stitch__counters *c, bool *more, stitch_error **err);
 /* Launches that were measured, in their order, and those that were not because of max_kernels. */
 size_t stitch__counters_count(const stitch__counters *c);
 size_t stitch__counters_dropped(const stitch__counters *c);

@@ -2,9 +2,10 @@
  *
  * What hardware counters cost, and their values for comparison with another tool (counters_vs_ncu.py).
  *
- * usage: bench_counters [time [ROUNDS]]   six kernels: milliseconds of each part for the cheap and the full set
- *        bench_counters names SET         CUPTI's names of what a set ("cheap", "full") collects on this device, a line
- * each bench_counters values SET        the six kernels after a warm-up: lines "kernel<TAB>CUPTI's name<TAB>value", and
+ * usage: bench_counters [time [ROUNDS]]   six kernels: milliseconds of each part for the cheap and the full set, with
+ * the work repeated for each pass and with each kernel replayed bench_counters names SET         CUPTI's names of what
+ * a set ("cheap", "full") collects on this device, a line each bench_counters values SET        the six kernels after a
+ * warm-up: lines "kernel<TAB>CUPTI's name<TAB>value", and
  *                                         "# ms N": from opening to the last value
  *        bench_counters run               launches the same and counts nothing
  *
@@ -46,6 +47,16 @@ static void six(void)
 {
     cu(launch_six(&work), "launch");
     cu(dev->drv->StreamSynchronize(work.stream), "wait");
+}
+
+static void count_six(stitch__counters *c)
+{
+    stitch_error *err = NULL;
+    bool more = false;
+    do {
+        six();
+        check(stitch__counters_again(c, &more, &err), "again", err);
+    } while (more);
 }
 
 static void set_up(void)
@@ -113,7 +124,7 @@ static bool is_missing(const stitch__counters *c, const char *name)
 static void values(const char *set_name, bool measure)
 {
     double metrics[STITCH__METRICS], extra[STITCH__FACTS_EXTRA];
-    stitch__counters_options o = {.set = set_of(set_name)};
+    stitch__counters_options o = {.set = set_of(set_name), .max_kernels = SIX, .repeats = true};
     stitch__counters *c = NULL;
     stitch_error *err = NULL;
     int64_t start = stitch__now_ns();
@@ -123,7 +134,7 @@ static void values(const char *set_name, bool measure)
     check(stitch__counters_open(ctx, dev, cupti, &o, &c, &err), "open", err);
     if (measure) {
         check(stitch__counters_start(c, &err), "start", err);
-        six();
+        count_six(c);
         check(stitch__counters_stop(c, &err), "stop", err);
     }
     double ms = (double)(stitch__now_ns() - start) / 1e6;
@@ -158,11 +169,11 @@ static void lap(int64_t *from, double *ms)
     *from = now;
 }
 
-static void times(const char *set_name, size_t rounds)
+static void times(const char *set_name, bool repeats, size_t rounds)
 {
     static double ms[PARTS][MAX_ROUNDS];
     static const char *const parts[PARTS] = {"open", "start", "launches", "stop", "close", "all"};
-    stitch__counters_options o = {.set = set_of(set_name)};
+    stitch__counters_options o = {.set = set_of(set_name), .max_kernels = SIX, .repeats = repeats};
     stitch_error *err = NULL;
     size_t passes = 0, count = 0;
     for (size_t r = 0; r < rounds; r++) {
@@ -174,7 +185,7 @@ static void times(const char *set_name, size_t rounds)
         lap(&at, &ms[OPEN][r]);
         check(stitch__counters_start(c, &err), "start", err);
         lap(&at, &ms[START][r]);
-        six();
+        count_six(c);
         lap(&at, &ms[LAUNCH][r]);
         check(stitch__counters_stop(c, &err), "stop", err);
         lap(&at, &ms[STOP][r]);
@@ -184,7 +195,8 @@ static void times(const char *set_name, size_t rounds)
         lap(&at, &ms[CLOSE][r]);
         ms[ALL][r] = (double)(at - start) / 1e6;
     }
-    printf("%s set, %zu passes, %zu of %d kernels\n", set_name, passes, count, SIX);
+    printf("%s set, %zu passes, %zu of %d kernels, %s\n", set_name, passes, count, SIX,
+           repeats ? "work repeated" : "kernels replayed");
     for (int p = 0; p < PARTS; p++) {
         double first = ms[p][0];
         qsort(ms[p], rounds, sizeof(ms[p][0]), by_value);
@@ -208,8 +220,10 @@ int main(int argc, char **argv)
         six();
         printf("%s, driver %d; six kernels, not counted: %.2f ms\n", dev->info.name, dev->info.driver_version,
                (double)(stitch__now_ns() - start) / 1e6);
-        times("cheap", rounds);
-        times("full", rounds);
+        for (int repeats = 1; repeats >= 0; repeats--) {
+            times("cheap", repeats, rounds);
+            times("full", repeats, rounds);
+        }
     } else {
         fprintf(stderr, "usage: bench_counters [time [ROUNDS] | names SET | values SET | run]\n");
         return 2;
