@@ -32,8 +32,8 @@ typedef struct stitch__pcs_stall {
 typedef struct stitch__pcs_record {
     size_t size;
     uint64_t crc, offset;
-    uint32_t function, pad;
-    char *name; /* shared by records; the caller's to free(), once all of them have been read */
+    uint32_t function, pad; /* its number in the cubin's symbol table */
+    char *name;             /* may be of another one: sampling.c says why */
     size_t stall_count;
     stitch__pcs_stall *stalls;
     uint32_t correlation;

@@ -33,7 +33,7 @@ static const char compiled_file[] = "program.cu"; /* what compile.c calls its so
 typedef struct function {
     const char *name;
     uint64_t value;
-    uint32_t section;
+    uint32_t section, symbol;
     bool entry;
 } function;
 
@@ -342,7 +342,8 @@ static int read_functions(stitch__lines *l, const stitch__elf *e, const stitch__
         if (!name || !*name || !s.section || s.section >= e->shnum)
             continue;
         function *f = &l->functions[l->function_count];
-        *f = (function){stitch__arena_strdup(&l->arena, name), s.value, s.section, s.other & STITCH__ELF_ENTRY};
+        *f = (function){stitch__arena_strdup(&l->arena, name), s.value, s.section, (uint32_t)i,
+                        s.other & STITCH__ELF_ENTRY};
         if (!f->name)
             return STITCH_E_NOMEM;
         l->function_count++;
@@ -440,14 +441,22 @@ static const row *row_at(const stitch__lines *l, uint32_t section, uint64_t addr
     return r && r->section == section && !r->end ? r : NULL;
 }
 
-bool stitch__lines_find(const stitch__lines *l, const char *function_name, uint64_t offset, stitch__place *out)
+static const function *find_function(const stitch__lines *l, uint32_t symbol, const char *name)
 {
-    const function *f = NULL;
-    *out = (stitch__place){NULL, "", 0, false};
-    for (size_t i = 0; i < l->function_count && !f; i++) {
-        if (strcmp(l->functions[i].name, function_name) == 0)
-            f = &l->functions[i];
+    const function *named = NULL;
+    for (size_t i = 0; i < l->function_count; i++) {
+        if (l->functions[i].symbol == symbol)
+            return &l->functions[i];
+        if (!named && strcmp(l->functions[i].name, name) == 0)
+            named = &l->functions[i];
     }
+    return named;
+}
+
+bool stitch__lines_find(const stitch__lines *l, uint32_t symbol, const char *name, uint64_t offset, stitch__place *out)
+{
+    const function *f = find_function(l, symbol, name);
+    *out = (stitch__place){NULL, "", 0, false};
     if (!f)
         return false;
     out->kernel = f->entry ? f->name : NULL;

@@ -23,9 +23,11 @@ typedef struct stitch__place {
  * functions, but no lines; so does what is damaged in the table. */
 int stitch__lines_read(const stitch_context *ctx, const void *cubin, size_t size, stitch__lines **out,
                        const char **why);
-/* Where the instruction at `offset` bytes of a function (its symbol) is from: the innermost place in the compiled file,
- * else the innermost one. False: no such function. */
-bool stitch__lines_find(const stitch__lines *lines, const char *function, uint64_t offset, stitch__place *out);
+/* Where the instruction at `offset` bytes of a function is from: the innermost place in the compiled file, else the
+ * innermost one. The function is given by its number in the cubin's symbol table; by its name where that number is of
+ * none (0 always is). False: there is no such function. */
+bool stitch__lines_find(const stitch__lines *lines, uint32_t symbol, const char *name, uint64_t offset,
+                        stitch__place *out);
 void stitch__lines_free(stitch__lines *lines);
 
 /* Line `number` (from 1) of a text, without the blanks at both ends; false: it is not there. */

@@ -8,11 +8,12 @@
  *   and samples apart.
  * - CUPTI has a buffer of ours from its configuration until sampling is disabled. Where disabling fails, the buffer is
  *   kept for good, for its threads may write to it.
- * - Names of functions are the caller's to free(), but records share them: once each, after the last record was read.
+ * - Functions are known by their cubin's checksum and their number in it. Their names are of no use for that: CUPTI
+ *   keeps names by address, and gives that of an unloaded function to one that is loaded to the same place. Its header
+ *   says that they are the caller's to free(), but later records, also those of traces, come with the same pointers:
+ *   they are left alone. There is one for each function.
  */
 #include "profile/sampling.h"
-
-#include <stdlib.h>
 
 #include "profile/exclusive.h"
 #include "profile/hits.h"
@@ -59,9 +60,7 @@ struct stitch__sampling {
     const char **names;
     size_t name_count;
     buffer *given, *data; /* CUPTI has the first one all the time */
-    char **functions;     /* names in records, repeated */
-    size_t function_count, function_cap;
-    stitch__hits hits; /* sorted whenever sampling is stopped */
+    stitch__hits hits;    /* sorted whenever sampling is stopped */
     uint64_t total, dropped;
 };
 
@@ -78,7 +77,7 @@ static stitch__pcs_context context_of(const stitch__sampling *s)
     return (stitch__pcs_context){sizeof(stitch__pcs_context), NULL, s->dev->context};
 }
 
-/* ---- buffers and names ---- */
+/* ---- buffers ---- */
 
 static buffer *buffer_new(size_t reasons)
 {
@@ -98,41 +97,6 @@ static void abandon(buffer *b)
     b->next = atomic_load(&abandoned);
     while (!atomic_compare_exchange_weak(&abandoned, &b->next, b))
         ;
-}
-
-/* For what the next call returns, and for what may be in the other buffer when sampling is disabled. */
-static int make_room(stitch__sampling *s, stitch_error **err)
-{
-    if (stitch__grow(s->ctx, &s->functions, &s->function_cap, s->function_count + (size_t)2 * RECORDS,
-                     sizeof(*s->functions)))
-        return stitch__err_nomem(s->ctx, err);
-    return STITCH_OK;
-}
-
-static void keep_names(stitch__sampling *s, const buffer *b)
-{
-    for (size_t i = 0; i < b->data.count && i < RECORDS && s->function_count < s->function_cap; i++) {
-        char *name = b->records[i].name;
-        if (name && (!s->function_count || s->functions[s->function_count - 1] != name))
-            s->functions[s->function_count++] = name;
-    }
-}
-
-static int by_address(const void *a, const void *b)
-{
-    uintptr_t x = (uintptr_t) * (char *const *)a, y = (uintptr_t) * (char *const *)b;
-    return (x > y) - (x < y);
-}
-
-static void free_names(stitch__sampling *s)
-{
-    if (s->function_count)
-        qsort(s->functions, s->function_count, sizeof(*s->functions), by_address);
-    for (size_t i = 0; i < s->function_count; i++) {
-        if (i == 0 || s->functions[i] != s->functions[i - 1])
-            free(s->functions[i]);
-    }
-    s->function_count = 0;
 }
 
 /* ---- opening ---- */
@@ -246,8 +210,7 @@ static int attach(stitch__sampling *s, int period, stitch_error **err)
     s->data = buffer_new(s->reason_count);
     if (!s->given || !s->data)
         return stitch__err_nomem(s->ctx, err);
-    rc = make_room(s, err);
-    return rc ? rc : configure(s, period, err);
+    return configure(s, period, err);
 }
 
 static int refuse(stitch_context *ctx, const stitch__device *dev, const stitch__cupti *cupti, int period,
@@ -340,7 +303,8 @@ static int add_record(stitch__sampling *s, const stitch__pcs_record *r)
         s->total += r->stalls[i].samples;
     while (m < s->module_count && s->modules[m].crc != r->crc)
         m++;
-    if (m == s->module_count || !r->name || !stitch__lines_find(s->modules[m].lines, r->name, r->offset, &place) ||
+    if (m == s->module_count ||
+        !stitch__lines_find(s->modules[m].lines, r->function, r->name ? r->name : "", r->offset, &place) ||
         !place.kernel)
         return STITCH_OK;
     for (size_t i = 0; i < r->stall_count; i++) {
@@ -353,13 +317,10 @@ static int add_record(stitch__sampling *s, const stitch__pcs_record *r)
 }
 
 /* One call; *more: there may be others. */
-static int fetch(stitch__sampling *s, uint64_t *dropped, bool *more, stitch_error **err)
+static int fetch(stitch__sampling *s, bool *more, stitch_error **err)
 {
     stitch__pcs_data *d = &s->data->data;
     stitch__pcs_get_data get = {sizeof(get), NULL, s->dev->context, d};
-    int rc = make_room(s, err);
-    if (rc)
-        return rc;
     for (size_t i = 0; i < RECORDS; i++)
         s->data->records[i].stall_count = s->reason_count;
     d->count = d->remaining = 0;
@@ -370,28 +331,26 @@ static int fetch(stitch__sampling *s, uint64_t *dropped, bool *more, stitch_erro
         return stitch__err_native(s->ctx, err, STITCH_E_LIMIT, STITCH_DOMAIN_CUPTI, result,
                                   "cuptiPCSamplingGetData: the hardware's buffer for samples is full; sample a shorter "
                                   "region, or with a longer period");
-    rc = check(s, result, "cuptiPCSamplingGetData", err);
+    int rc = check(s, result, "cuptiPCSamplingGetData", err);
     if (rc)
         return rc;
     if (!known_layout(s, d))
         return stitch__err(s->ctx, err, STITCH_E_UNSUPPORTED,
                            "this CUPTI (%s) lays records of PC sampling out in a way that is not known",
                            s->cupti->path);
-    keep_names(s, s->data);
     for (size_t i = 0; i < d->count && rc == STITCH_OK; i++)
         rc = add_record(s, &d->records[i]);
-    *dropped = d->dropped > *dropped ? d->dropped : *dropped;
+    s->dropped += d->dropped; /* since the last call */
     *more = d->count || d->remaining;
     return rc ? stitch__err_nomem(s->ctx, err) : STITCH_OK;
 }
 
 static int fetch_all(stitch__sampling *s, stitch_error **err)
 {
-    uint64_t dropped = 0;
     bool more = true, any = false;
     int rc = STITCH_OK, naps = 0;
     for (int calls = 0; calls < CALLS_MAX && rc == STITCH_OK; calls++) {
-        rc = fetch(s, &dropped, &more, err);
+        rc = fetch(s, &more, err);
         if (rc || (!more && (any || naps == NAPS)))
             break;
         any |= more;
@@ -400,7 +359,6 @@ static int fetch_all(stitch__sampling *s, stitch_error **err)
             naps++;
         }
     }
-    s->dropped += dropped;
     return rc;
 }
 
@@ -459,9 +417,6 @@ static void detach(stitch__sampling *s)
         if (s->given)
             abandon(s->given);
     } else {
-        /* It may have put what nobody asked for into the buffer that it had. */
-        if (s->given)
-            keep_names(s, s->given);
         stitch_free(s->given);
     }
     s->given = NULL;
@@ -478,14 +433,12 @@ void stitch__sampling_close(stitch__sampling *s)
         detach(s);
     if (s->subscriber)
         s->cupti->Unsubscribe(s->subscriber);
-    free_names(s);
     for (size_t i = 0; i < s->module_count; i++)
         stitch__lines_free(s->modules[i].lines);
     if (s->claimed)
         stitch__exclusive_release();
     stitch_free(s->given);
     stitch_free(s->data);
-    stitch_free(s->functions);
     stitch_free(s->hits.list);
     stitch__arena_free(&s->arena);
     stitch_free(s);

@@ -12,24 +12,26 @@
 
 typedef struct stitch__sampling stitch__sampling;
 
-/* A module whose functions are mapped to source lines. The text is that of its one file (named in the line table), for
- * the lines' own text. Both stay the caller's and must outlive the sampling. */
+/* A module whose functions are mapped to source lines. The text is that of the file that was compiled ("program.cu" in
+ * the line table, else its first one), for the lines' own text; it must outlive the sampling, the cubin needs not. */
 typedef struct stitch__sampled_module {
     const void *cubin;
     size_t cubin_size;
     const char *source; /* may be NULL */
 } stitch__sampled_module;
 
-/* Errors that mean "go on without" are those of stitch__counters_open(). period: a sample each 2^period cycles, 5 to 31;
- * 0: 14. */
+/* Errors that mean "go on without" are those of stitch__counters_open(). It is the one user of CUPTI in the process until
+ * it is closed (exclusive.h), and takes up to 256 MiB of device memory. Modules may be loaded at any time before their
+ * kernels run. period: a sample each 2^period cycles, 5 to 31; 0: 14. */
 int stitch__sampling_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,
                           const stitch__sampled_module *modules, size_t count, int period, stitch__sampling **out,
                           stitch_error **err);
 int stitch__sampling_start(stitch__sampling *s, stitch_error **err);
-/* Waits for the device; then the samples are there. */
+/* Waits for the device; then the samples are there, with those of earlier regions. STITCH_E_LIMIT: there were too many. */
 int stitch__sampling_stop(stitch__sampling *s, stitch_error **err);
 /* Fills in samples and lines of the kernels of `f` by their symbols. Kernels of several steps with the same symbol get
- * the same. 0 or STITCH_E_NOMEM. */
+ * the same; lines of several modules that have a kernel of that symbol stand side by side. Samples of a function that
+ * was not inlined are its kernel's. Records of other modules are in the total alone. 0 or STITCH_E_NOMEM. */
 int stitch__sampling_fill(const stitch__sampling *s, stitch__facts *f, stitch_error **err);
 uint64_t stitch__sampling_total(const stitch__sampling *s);   /* samples */
 uint64_t stitch__sampling_dropped(const stitch__sampling *s); /* that the hardware lost */

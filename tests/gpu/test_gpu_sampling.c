@@ -51,6 +51,36 @@ static stitch__sampling *sampling;
 static stitch__facts *facts;
 static int64_t spent[4]; /* open, start, stop, fill: nanoseconds */
 
+/* What CUPTI says, on its way to the library: whether it names functions by their number in the symbol table and cubins
+ * by their checksum, and whether names come with the same pointers again. */
+static stitch__cupti spied;
+static const char *seen[256];
+static size_t seen_count, told, old_names, new_names;
+static uint64_t counted, others; /* samples, and those of kernels that have no records */
+
+static int spy(stitch__pcs_get_data *p)
+{
+    int result = cupti->PcsGetData(p);
+    for (size_t i = 0; result == 0 && i < p->data->count && i < p->data->room; i++) {
+        const stitch__pcs_record *r = &p->data->records[i];
+        size_t n = 0;
+        if (told++ < 6)
+            printf("# record: cubin 0x%" PRIx64 ", symbol %" PRIu32 " \"%s\", offset 0x%" PRIx64 ", %zu reasons\n",
+                   r->crc, r->function, r->name ? r->name : "", r->offset, r->stall_count);
+        while (n < seen_count && seen[n] != r->name)
+            n++;
+        old_names += n < seen_count;
+        new_names += n == seen_count;
+        if (n == seen_count && seen_count < STITCH__COUNT(seen))
+            seen[seen_count++] = r->name;
+    }
+    if (result == 0) {
+        counted += p->data->total;
+        others += p->data->other_kernels;
+    }
+    return result;
+}
+
 static CUfunction load(int image, const char *text, const char *name)
 {
     size_t at;
@@ -98,6 +128,8 @@ static void open_work(void)
         SKIP(stitch_error_message(err));
     CHECK_OK(rc);
     kernels[OTHER] = load(1, other_source, "hot");
+    spied = *cupti;
+    spied.PcsGetData = spy;
     free_found();
 }
 
@@ -127,7 +159,7 @@ static void open_sampling(int first, int count)
 {
     stitch__sampled_module modules[2] = {module_of(first), module_of(!first)};
     int64_t t = stitch__now_ns();
-    int rc = stitch__sampling_open(ctx, dev, cupti, modules, (size_t)count, 0, &sampling, &err);
+    int rc = stitch__sampling_open(ctx, dev, &spied, modules, (size_t)count, 0, &sampling, &err);
     if (rc == STITCH_E_UNSUPPORTED || rc == STITCH_E_BUSY || rc == STITCH_E_NO_LIBRARY) {
         stitch__device_leave(dev);
         SKIP(stitch_error_message(err));
@@ -164,6 +196,15 @@ static void stop_and_fill(void)
 
 static void print_found(void)
 {
+    printf("# CUPTI counts %" PRIu64 " samples in all, %" PRIu64
+           " of kernels of the driver; names: %zu new, %zu seen\n",
+           counted, others, new_names, old_names);
+    for (int i = 0; i < 2; i++) {
+        stitch__sampled_module m = module_of(i);
+        stitch__cubin_crc crc = {sizeof(crc), m.cubin_size, m.cubin, 0};
+        if (cupti->GetCubinCrc(&crc) == 0)
+            printf("# module %d is cubin 0x%" PRIx64 "\n", i, crc.crc);
+    }
     printf("# %" PRIu64 " samples, %" PRIu64 " dropped; open %.1f ms, start %.1f ms, stop %.1f ms, fill %.1f ms\n",
            stitch__sampling_total(sampling), stitch__sampling_dropped(sampling), (double)spent[0] / 1e6,
            (double)spent[1] / 1e6, (double)spent[2] / 1e6, (double)spent[3] / 1e6);

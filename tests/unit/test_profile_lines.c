@@ -26,7 +26,7 @@ static const char *const files[] = {"program.cu", "include/helpers.h", "cuda_fp1
 static stitch__place at(const char *function, uint64_t offset)
 {
     stitch__place p;
-    CHECK(stitch__lines_find(lines, function, offset, &p));
+    CHECK(stitch__lines_find(lines, 0, function, offset, &p));
     return p;
 }
 
@@ -72,8 +72,16 @@ TEST(rows_and_inlined_functions)
         check_place("second", 70000, "second", "program.cu", 1000000, true);
         check_place("second", UINT64_MAX, "second", "", 0, false);
         check_place("no_table", 0, "no_table", "", 0, false);
-        CHECK(!stitch__lines_find(lines, "third", 0, &p));
-        CHECK(!stitch__lines_find(lines, "", 0, &p));
+        CHECK(!stitch__lines_find(lines, 0, "third", 0, &p));
+        CHECK(stitch__lines_find(lines, 3, "first", 48, &p)); /* the number counts */
+        CHECK_STR(p.kernel, "second");
+        CHECK_INT(p.line, 17);
+        CHECK(stitch__lines_find(lines, 2, "", 0, &p));
+        CHECK_STR(p.kernel, "first");
+        CHECK_INT(p.line, 14);
+        CHECK(stitch__lines_find(lines, 1000, "first", 16, &p)); /* unless it is of nothing */
+        CHECK_INT(p.line, 12);
+        CHECK(!stitch__lines_find(lines, 0, "", 0, &p));
     }
 }
 
@@ -114,7 +122,7 @@ static void read_any(const void *data, size_t size)
     CHECK(rc == STITCH_OK || (rc == STITCH_E_FORMAT && *why));
     for (size_t i = 0; lines && i < STITCH__COUNT(names); i++)
         for (uint64_t offset = 0; offset < 2048; offset += 16)
-            if (stitch__lines_find(lines, names[i], offset, &p))
+            if (stitch__lines_find(lines, (uint32_t)(offset / 64), names[i], offset, &p))
                 CHECK(p.file && (p.line || !*p.file));
 }
 

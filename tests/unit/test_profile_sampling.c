@@ -50,10 +50,11 @@ typedef struct sample {
     uint64_t crc, offset;
     const char *name;
     uint32_t stalls[REASONS];
+    uint32_t symbol; /* 0: a CUPTI that does not say */
 } sample;
 
 static struct {
-    bool enabled, started, share_names, no_reasons, odd_count, odd_stalls, odd_pointer, endless, full;
+    bool enabled, started, no_reasons, odd_count, odd_stalls, odd_pointer, endless, full;
     int empty_calls; /* GetData returns nothing so many times */
     size_t most;     /* records a call; 0: as many as there is room for */
     uint64_t dropped;
@@ -61,7 +62,6 @@ static struct {
     size_t count, next, late; /* late: into the configured buffer when sampling is disabled */
     uint32_t period;
     stitch__pcs_data *given;
-    char *shared; /* the last name */
 } fake;
 
 #define FAILS(function)                                                                                                \
@@ -84,8 +84,21 @@ static int pcs_enable(stitch__pcs_context *p)
     if (!right_context(p->ctx) || fake.enabled || !fake_cupti_state.subscribed)
         return 1;
     fake.enabled = true;
-    fake.shared = NULL; /* names are the caller's, and may be gone */
     return 0;
+}
+
+/* Like the real one's, names are CUPTI's own for as long as the process lives: to free them is an error. */
+static char *kept_names[16];
+
+static char *kept_name(const char *name)
+{
+    size_t i = 0;
+    while (kept_names[i] && strcmp(kept_names[i], name) != 0)
+        i++;
+    CHECK(i + 1 < STITCH__COUNT(kept_names));
+    if (!kept_names[i])
+        kept_names[i] = strdup(name);
+    return kept_names[i];
 }
 
 static void write_record(stitch__pcs_record *r, const sample *s)
@@ -93,15 +106,8 @@ static void write_record(stitch__pcs_record *r, const sample *s)
     size_t n = 0;
     r->crc = s->crc;
     r->offset = s->offset;
-    r->function = 7;
-    if (!s->name) {
-        r->name = NULL;
-    } else if (fake.share_names && fake.shared && strcmp(fake.shared, s->name) == 0) {
-        r->name = fake.shared;
-    } else {
-        r->name = strdup(s->name);
-        fake.shared = r->name;
-    }
+    r->function = s->symbol;
+    r->name = s->name ? kept_name(s->name) : NULL;
     for (uint32_t i = 0; i < REASONS; i++)
         if (s->stalls[i])
             r->stalls[n++] = (stitch__pcs_stall){100 + i, s->stalls[i]};
@@ -152,7 +158,8 @@ static int pcs_get_data(stitch__pcs_get_data *p)
     if (fake.full)
         return STITCH__CUPTI_OUT_OF_MEMORY;
     d->count = 0;
-    d->dropped = fake.dropped;
+    d->dropped = fake.dropped; /* since the last call */
+    fake.dropped = 0;
     if (fake.empty_calls > 0) {
         fake.empty_calls--;
         return 0;
@@ -298,12 +305,27 @@ static uint64_t crc_of(int module)
     return p.crc;
 }
 
+static bool with_symbols;
+
+/* What CUPTI says in place of the name. */
+static uint32_t symbol_of(int module, const char *name)
+{
+    static const char *const first[] = {"", "kernel", "kernel$callee", "second"};
+    for (uint32_t i = 1; with_symbols && module == 0 && name && i < STITCH__COUNT(first); i++)
+        if (strcmp(first[i], name) == 0)
+            return i;
+    return with_symbols && module == 1 ? 1 : 0;
+}
+
 static void add(int module, const char *name, uint64_t offset, uint32_t scoreboard, uint32_t scoreboard_idle,
                 uint32_t barrier, uint32_t selected)
 {
     CHECK(fake.count < MAX_RECORDS);
-    fake.list[fake.count++] = (sample){
-        module < 0 ? 12345 : crc_of(module), offset, name, {scoreboard, scoreboard_idle, barrier, 0, selected, 0}};
+    fake.list[fake.count++] = (sample){module < 0 ? 12345 : crc_of(module),
+                                       offset,
+                                       name,
+                                       {scoreboard, scoreboard_idle, barrier, 0, selected, 0},
+                                       symbol_of(module, name)};
 }
 
 static void close_all(void)
@@ -326,7 +348,7 @@ static void begin_fresh(void)
     close_all();
     fake_cupti_reset();
     memset(&fake, 0, sizeof(fake));
-    without = false;
+    without = with_symbols = false;
     sync_result = push_result = CUDA_SUCCESS;
     if (!ctx)
         CHECK_OK(stitch_context_new(&ctx, &o, &err));
@@ -430,7 +452,7 @@ TEST(lines_and_reasons)
 {
     for (int variant = 0; variant < 8; variant++) {
         begin_fresh();
-        fake.share_names = variant & 1;
+        with_symbols = variant & 1;
         fake.most = variant & 2 ? 1 : 0;
         fake.empty_calls = variant & 4 ? 3 : 0;
         fake.dropped = 21;
@@ -453,6 +475,28 @@ TEST(lines_and_reasons)
         CHECK(!fake.enabled && !fake_cupti_state.subscribed);
         CHECK_INT(entered, 0);
     }
+    check_quiet();
+}
+
+/* A name that is left from a function that was unloaded. */
+TEST(names_of_others)
+{
+    begin_fresh();
+    CHECK_OK(open_sampling());
+    CHECK_OK(stitch__sampling_start(sampling, &err));
+    with_symbols = true;
+    add(0, "kernel", 16, 1, 0, 0, 0);
+    add(0, "second", 0, 10, 0, 0, 0);
+    with_symbols = false;
+    fake.list[0].name = "second";
+    fake.list[1].name = "long_gone";
+    CHECK_OK(stitch__sampling_stop(sampling, &err));
+    new_facts();
+    CHECK_OK(stitch__sampling_fill(sampling, facts, &err));
+    CHECK_INT(facts->kernels[0].samples, 1);
+    CHECK_INT(facts->kernels[0].lines[0].line, 2);
+    CHECK_INT(facts->kernels[1].samples, 10);
+    close_all();
     check_quiet();
 }
 
@@ -571,8 +615,7 @@ TEST(odd_data)
         fake.odd_stalls = bad == 1;
         fake.odd_pointer = bad == 2;
         fake.full = bad == 3;
-        if (bad) /* a name whose owner is not clear any more is not freed: there is none here */
-            fake.list[fake.count++] = (sample){crc_of(0), 0, NULL, {1}};
+        fake.list[fake.count++] = (sample){crc_of(0), 0, NULL, {1}};
         if (bad == 3)
             CHECK_ERR(stitch__sampling_stop(sampling, &err), STITCH_E_LIMIT, "longer period");
         else
@@ -716,7 +759,6 @@ TEST(a_hundred_sessions_leak_nothing)
     add_work();
     int64_t live = memory.live;
     for (int i = 0; i < 100; i++) {
-        fake.share_names = i & 1;
         CHECK_OK(whole(&err));
         check_work(1);
         close_all();
@@ -726,6 +768,7 @@ TEST(a_hundred_sessions_leak_nothing)
 }
 
 static const check_test tests[] = {RUN(lines_and_reasons),
+                                   RUN(names_of_others),
                                    RUN(nothing_is_sampled),
                                    RUN(lists_end_at_their_limits),
                                    RUN(more_lines_than_are_kept),
@@ -743,5 +786,7 @@ int main(int argc, char **argv)
     int rc = check__main(argc, argv, tests, STITCH__COUNT(tests));
     close_all();
     stitch_context_free(ctx);
+    for (size_t i = 0; i < STITCH__COUNT(kept_names); i++)
+        free(kept_names[i]);
     return rc;
 }
