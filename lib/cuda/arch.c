@@ -22,9 +22,9 @@ bool stitch__arch_parse(const char *arch, int *number, char *suffix)
     return true;
 }
 
-/* Whitepapers and data sheets (A100, Ada, H100, Blackwell), without sparsity. What is fastest on sm_80 and later are
- * integers or numbers of 4 bits. The limits of sm_120 are those of twice its documented rate: accumulation in half
- * precision is twice as fast as in single precision on some of its chips. */
+/* Whitepapers and data sheets (A100, Ada, H100, Blackwell), without sparsity. The fastest unit of all is often one for
+ * integers or for numbers of 4 bits. The limits of sm_120 are twice its documented rates, which differ between its
+ * chips by the type that sums have. */
 static const struct {
     int major, minor; /* minor -1: any */
     stitch__arch_rates rates;
