@@ -2,7 +2,8 @@
  *
  * Private interface of the profile module: records of CUPTI, the timeline made of them, what it says.
  *
- * trace.c talks to CUPTI and is the only file that does; records.c reads its buffers. Everything else works on a
+ * trace.c has CUPTI record activities (counters.c and sampling.c use other parts of it, and one of the three at a time:
+ * exclusive.c); records.c reads its buffers. Everything else here works on a
  * stitch__timeline and needs no GPU: timeline.c (order, unions, busy time), analysis.c (tables, gaps, causes),
  * occupancy.c, attribute.c and program.c (steps of a program), text.c and chrome.c (output), results.c (what users
  * read).

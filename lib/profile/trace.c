@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Traces: the only file that talks to CUPTI. Its order matters and comes from what CUPTI's versions do:
+ * Traces: activities, as CUPTI records them. The order matters and comes from what CUPTI's versions do:
  * - Subscribe first. One tool a process can hold CUPTI, and this is the only call that says so; without it, the buffers
  *   of another tool would be taken from it. The subscription ends with the trace: torch.profiler, which subscribes
  * once, would otherwise never get one.
