@@ -379,6 +379,14 @@ TEST(an_endless_kernel)
     stitch_task_free(t);
 }
 
+/* It is dead when this returns, and left for the library to reap: what it shares could be read for some time yet. */
+static void kill_and_wait(int pid)
+{
+    siginfo_t info;
+    CHECK_INT(kill(pid, SIGKILL), 0);
+    CHECK_INT(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+}
+
 /* Killed from outside at every step. */
 TEST(killed_at_any_point)
 {
@@ -403,7 +411,7 @@ TEST(killed_at_any_point)
         CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
 #define AT(number, call)                                                                                               \
     if (step == number)                                                                                                \
-        kill(stitch__worker_pid(w), SIGKILL);                                                                          \
+        kill_and_wait(stitch__worker_pid(w));                                                                          \
     if (step >= number)                                                                                                \
         rc = (call);
         AT(0, stitch__worker_ping(w, &scope, &err))
