@@ -1,0 +1,1 @@
+/work/clone/bindings/python
