@@ -53,9 +53,22 @@ from ._interface import Dtype, Interface, Tensor, TensorRole
 from ._model import Message, MessageRole, Model, Reply, Request
 from ._program import Diagnostic, Image, Kernel, Param, ParamKind, Program, Severity, compile_source
 from ._task import Dist, DistKind, Precision, Task
-from ._verify import Admission, Report, ReportSummary, Simulate, Stage, StageResult, StageStatus, Where, admit, verify
+from ._verify import (
+    Admission,
+    HowMuch,
+    Report,
+    ReportSummary,
+    Simulate,
+    Stage,
+    StageResult,
+    StageStatus,
+    Where,
+    admit,
+    verify,
+)
 
 if TYPE_CHECKING:
+    from ._profile import Profile, ProfileAdvice, ProfileVerdict, profile_region, profile_task
     from ._trace import Trace, TraceCopy, TraceGap, TraceKernel, TraceKind, TraceRecord, TraceSummary
 
 __all__ = [
@@ -87,6 +100,7 @@ __all__ = [
     "FaultError",
     "FileError",
     "FormatError",
+    "HowMuch",
     "HttpError",
     "Image",
     "Interface",
@@ -109,6 +123,9 @@ __all__ = [
     "Plan",
     "Policy",
     "Precision",
+    "Profile",
+    "ProfileAdvice",
+    "ProfileVerdict",
     "Program",
     "ReplayError",
     "Reply",
@@ -147,15 +164,21 @@ __all__ = [
     "loop",
     "next_step",
     "plan",
+    "profile_region",
+    "profile_task",
     "verify",
     "version",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Traces are loaded when they are asked for: that keeps the import short."""
+    """Traces and profiles are loaded when they are asked for: that keeps the import short."""
     if name.startswith("Trace") and name in __all__:
         from . import _trace  # pylint: disable=import-outside-toplevel
 
         return getattr(_trace, name)
+    if name.lower().startswith("profile") and name in __all__:
+        from . import _profile  # pylint: disable=import-outside-toplevel
+
+        return getattr(_profile, name)
     raise AttributeError(f"module 'stitch' has no attribute '{name}'")

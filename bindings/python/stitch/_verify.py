@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from ctypes import byref, c_char_p, c_double, c_int, c_void_p
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from . import _declarations as c
 from ._core import (
@@ -21,6 +21,7 @@ from ._core import (
     enum_value,
     make,
     milliseconds,
+    strings,
     take_text,
     void_callback,
 )
@@ -33,11 +34,13 @@ from ._task import Task
 
 if TYPE_CHECKING:
     from ._agent import Candidate
+    from ._profile import Profile
 
 Stage = c.stitch_stage
 StageStatus = c.stitch_stage_status
 Where = c.stitch_verify_where
 Simulate = c.stitch_verify_simulate
+HowMuch = c.stitch_verify_profile
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,24 @@ class Report(Handle):
         """Identifies what the feedback says apart from measured figures."""
         return self._text(lib.stitch_report_fingerprint)
 
+    @property
+    def profile(self) -> Optional["Profile"]:
+        """Of the program, where its stage profile passed; else None. Lives as long as the report is not closed."""
+        from ._profile import Profile  # pylint: disable=import-outside-toplevel
+
+        address = self._begin()
+        try:
+            found = lib.stitch_report_profile(address)
+            return Profile._borrow(found, self) if found else None
+        finally:
+            self._end()
+
+    def close(self) -> None:
+        """Releases the report and the profiles that came from it."""
+        for child in self._made():
+            child.close()
+        super().close()
+
     def __str__(self) -> str:
         return self.text
 
@@ -187,6 +208,8 @@ def verify(
     time_budget: Optional[float] = None,
     where: Union[Where, str] = Where.AUTO,
     simulate: Union[Simulate, str] = Simulate.AUTO,
+    profile: Union[HowMuch, str] = HowMuch.AUTO,
+    metrics: Sequence[str] = (),
     ops: Optional[Mapping[str, Op]] = None,
     on_stage: Optional[StageCallback] = None,
     cancel: Optional[Cancel] = None,
@@ -203,6 +226,8 @@ def verify(
     seed        repeats a report; 0: a fresh one, which is in the report
     where       "auto" (a worker process unless simulated), "here" (for trusted programs), "worker"
     simulate    "auto" (the simulator checks it before it runs on a GPU, at reduced dims; up to 20 s), "never"
+    profile     "auto" (timeline, a few counters, stalls by line), "full" (all counters), "timeline", "never"
+    metrics     more of CUPTI's metrics by name, of each kernel; at most 64
     on_stage    on_stage(stage, status, done, total), in the calling thread
     time_budget, timeout: seconds. Ctrl-C ends the call.
     """
@@ -211,6 +236,8 @@ def verify(
     options.last_stage, options.seed, options.flush_bytes = enum_value(Stage, last_stage, "stage"), seed, flush_bytes
     options.time_budget_ms, options.timeout_ms = milliseconds(time_budget, "time_budget"), milliseconds(timeout)
     options.where, options.simulate = enum_value(Where, where, "place"), enum_value(Simulate, simulate, "choice")
+    options.profile = enum_value(HowMuch, profile, "amount of profiling")
+    options.metrics, options.metric_count = strings(metrics, "metrics"), len(metrics)
     options.ops, options.op_count, keep = op_array(ops)
     if on_stage is not None:
         notify = on_stage
