@@ -38,6 +38,10 @@ typedef struct cli_options {
     double budget_cost, target;
     unsigned long long seed;
     int where; /* stitch_verify_where */
+    /* profiles */
+    const char *html, *trace, *metrics[64];
+    size_t metric_count;
+    bool full, no_profile;
 } cli_options;
 
 typedef struct cli {
@@ -70,12 +74,31 @@ void cli_on_token(size_t request, int reasoning, const char *text, size_t len, v
 void cli_on_stage(int stage, int status, int64_t done, int64_t total, void *userdata);
 char *cli_read_file(const char *path); /* malloc; NULL with errno set */
 
+int cli_write_file(cli *c, const char *path, const char *text, size_t len); /* 0 or an exit code, message printed */
+
 /* inputs.c: 0 or an exit code with the message printed */
 int cli_load_task(cli *c, stitch_task **task);
 int cli_load_program(cli *c, stitch_program **program);
+bool cli_has_program(const cli *c);
+bool cli_simulated(cli *c); /* also where there is no device at all */
+
+/* traced.c: one run of a program that was verified, in this process, with zeros and small numbers as its inputs.
+ * STITCH_OK or a status with *err. */
+int cli_trace_program(cli *c, stitch_program *program, stitch_trace **trace, stitch_error **err);
+
+/* profile_text.c: a stitch_profile_json() for people, on stdout */
+void cli_print_profile(const json_t *profile);
+
+/* html.c: the data of a report, which html_write() makes a page of. Objects are the caller's; NULL: no memory. */
+json_t *cli_html_begin(cli *c, const stitch_task *task);
+json_t *cli_html_attempt(stitch_program *program, const stitch_report *report); /* program: NULL, there is none */
+json_t *cli_html_trace(const stitch_trace *trace);
+json_t *cli_html_text(const char *text); /* a JSON string of whatever bytes come */
+int cli_html_write(cli *c, const json_t *data, const char *path); /* 0 or an exit code, message printed */
 
 int cli_run(cli *c);
 int cli_verify(cli *c);
+int cli_profile(cli *c);
 int cli_admit(cli *c);
 int cli_compile(cli *c);
 int cli_doctor(cli *c);

@@ -9,6 +9,8 @@
 
 #include "cli.h"
 
+enum { REFERENCE_BYTES = 4000 }; /* of the profile that a plan begins with */
+
 /* One history for stitch_next() and stitch_plan(): attempts, with the candidates and reports they came from. */
 typedef struct history {
     stitch_attempt *attempts;
@@ -27,6 +29,10 @@ typedef struct run {
     stitch_policy policy;
     stitch_model *models[4];
     stitch_budget *budget;
+    bool simulated;
+    stitch_profile *reference; /* of what the task is measured against; NULL: there is none */
+    bool reference_tried;
+    json_t *plan_list; /* of the report; with --html */
 } run;
 
 static void history_free(history *h)
@@ -79,12 +85,34 @@ static void count_tokens(run *r)
     r->c->characters = 0;
 }
 
+/* What the plan begins with: once a run. A run goes on without it. */
+static void profile_reference(run *r)
+{
+    stitch_profile_options o = STITCH_PROFILE_OPTIONS_INIT;
+    stitch_error *err = NULL;
+
+    if (r->reference_tried || r->simulated || r->c->o.no_profile)
+        return;
+    r->reference_tried = true;
+    o.cancel = r->c->cancel;
+    snprintf(r->c->what, sizeof(r->c->what), "profile of what the task is measured against");
+    cli_live(r->c);
+    if (stitch_profile_task(r->c->ctx, r->task, &o, &r->reference, &err) != STITCH_OK)
+        cli_say(r->c, "note: the plan has no profile: %s", stitch_error_message(err));
+    stitch_error_free(err);
+}
+
 static int make_plan(run *r)
 {
     stitch_plan_options o = STITCH_PLAN_OPTIONS_INIT;
     stitch_plan_doc *plan = NULL;
     stitch_error *err = NULL;
+    char *text = NULL;
 
+    profile_reference(r);
+    if (r->reference)
+        stitch_profile_text(r->reference, REFERENCE_BYTES, &text, NULL);
+    o.trace_summary = text;
     o.previous = r->plan;
     o.attempts = r->h.attempts;
     o.reports = (const stitch_report *const *)r->h.reports;
@@ -95,6 +123,7 @@ static int make_plan(run *r)
     snprintf(r->c->what, sizeof(r->c->what), "%s", r->plan ? "replan" : "plan");
     cli_live(r->c);
     int rc = stitch_plan(r->c->ctx, r->task, &o, &plan, &err);
+    stitch_free(text);
     count_tokens(r);
     if (rc)
         return cli_fail(r->c, "plan", rc, err);
@@ -103,6 +132,8 @@ static int make_plan(run *r)
     r->plans++;
     r->policy.subtasks = (int32_t)stitch_plan_subtask_count(plan);
     cli_say(r->c, "plan %d: %zu sub-tasks. %s", r->plans, stitch_plan_subtask_count(plan), stitch_plan_strategy(plan));
+    if (r->plan_list)
+        json_array_append_new(r->plan_list, json_loads(stitch_plan_json(plan), 0, NULL));
     cli_emit(r->c, json_pack("{s:s, s:i, s:o}", "event", "plan", "number", (int)r->plans, "plan",
                              json_loads(stitch_plan_json(plan), 0, NULL)));
     return 0;
@@ -168,6 +199,7 @@ static int try_candidate(run *r, const stitch_decision *d, stitch_candidate *can
     o.userdata = c;
     o.cancel = c->cancel;
     o.where = c->o.where;
+    o.profile = c->o.no_profile ? STITCH_PROFILE_NEVER : r->simulated ? STITCH_PROFILE_AUTO : STITCH_PROFILE_FULL;
     int rc = stitch_verify(c->ctx, r->task, candidate, &o, &report, &err);
     if (rc) {
         stitch_candidate_free(candidate);
@@ -273,6 +305,63 @@ static void default_path(const stitch_task *task, char *out, size_t size)
     }
 }
 
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+static json_t *attempt_json(const run *r, size_t i)
+{
+    const stitch_attempt *a = &r->h.attempts[i];
+    stitch_candidate *candidate = r->h.candidates[i];
+    json_t *out = cli_html_attempt(stitch_candidate_program(candidate), r->h.reports[i]);
+
+    json_object_set_new(out, "action", json_string(stitch_action_name(a->action)));
+    json_object_set_new(out, "base", json_integer(a->base));
+    json_object_set_new(out, "plan", json_integer(a->plan));
+    json_object_set_new(out, "subtask", json_integer(a->subtask));
+    json_object_set_new(out, "notice", cli_html_text(stitch_candidate_notice(candidate)));
+    json_object_set_new(out, "notes", cli_html_text(stitch_candidate_notes(candidate)));
+    json_object_set_new(out, "tokens", json_integer((json_int_t)stitch_candidate_tokens(candidate)));
+    if (!stitch_candidate_program(candidate))
+        json_object_set_new(out, "reply", cli_html_text(stitch_candidate_reply(candidate)));
+    return out;
+}
+
+/* First without a timeline: for that the best program runs in this process, and whatever it does then, the report is
+ * there. */
+static int write_report(run *r, int64_t tokens, double cost)
+{
+    cli *c = r->c;
+    json_t *data = cli_html_begin(c, r->task), *attempts = json_array();
+    stitch_trace *trace = NULL;
+    stitch_error *err = NULL;
+    int code;
+
+    for (size_t i = 0; i < r->h.count; i++)
+        json_array_append_new(attempts, attempt_json(r, i));
+    json_object_set_new(data, "attempts", json_incref(attempts));
+    json_object_set_new(data, "best", json_integer(r->h.best));
+    json_object_set(data, "plans", r->plan_list);
+    json_object_set_new(data, "tokens", json_integer((json_int_t)tokens));
+    json_object_set_new(data, "cost", json_real(cost));
+    json_object_set_new(data, "seconds", json_real((double)(cli_now_ns() - c->started_ns) / 1e9));
+    if (r->reference)
+        json_object_set_new(data, "reference", json_loads(stitch_profile_json(r->reference), 0, NULL));
+    code = cli_html_write(c, data, c->o.html);
+    if (!code && r->h.best >= 0 && !r->simulated && !c->o.no_profile) {
+        stitch_program *best = stitch_candidate_program(r->h.candidates[r->h.best]);
+        if (cli_trace_program(c, best, &trace, &err) == STITCH_OK) {
+            json_object_set_new(json_array_get(attempts, (size_t)r->h.best), "trace", cli_html_trace(trace));
+            code = cli_html_write(c, data, c->o.html);
+        } else {
+            cli_say(c, "note: the report has no timeline: %s", err ? stitch_error_message(err) : "the driver failed");
+        }
+    }
+    stitch_error_free(err);
+    stitch_trace_free(trace);
+    json_decref(attempts);
+    json_decref(data);
+    return code;
+}
+
 /* Also after a failure: what was reached must not be lost. */
 static int finish(run *r, int code)
 {
@@ -308,6 +397,10 @@ static int finish(run *r, int code)
     } else {
         cli_say(c, "no correct program in %zu attempts", r->h.count);
     }
+    if (c->o.html) {
+        int written = write_report(r, tokens, cost);
+        code = code ? code : written;
+    }
     if (code == 0 && (r->h.best < 0 || (c->o.target > 0 && median > 0 && speedup < c->o.target)))
         code = EXIT_NOT_CORRECT;
     cli_emit(c,
@@ -341,6 +434,8 @@ int cli_run(cli *c)
     }
     if ((code = cli_load_task(c, &r.task)) != 0)
         goto out;
+    r.simulated = cli_simulated(c);
+    r.plan_list = c->o.html ? json_array() : NULL;
     for (int role = 0; role < 4; role++) {
         if (c->o.models[role] && (code = open_model(&r, role, c->o.models[role])) != 0)
             goto out;
@@ -349,6 +444,8 @@ int cli_run(cli *c)
 out:
     history_free(&r.h);
     stitch_plan_free(r.plan);
+    stitch_profile_free(r.reference);
+    json_decref(r.plan_list);
     for (int role = 0; role < 4; role++) {
         stitch_context_set_model(c->ctx, role, NULL, NULL);
         stitch_model_free(r.models[role]);

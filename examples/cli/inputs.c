@@ -60,6 +60,17 @@ static int from_parts(cli *c, stitch_program **program)
     return rc ? cli_fail(c, c->o.plan_file, rc, err) : 0;
 }
 
+bool cli_has_program(const cli *c)
+{
+    return c->o.program || c->o.reply || c->o.source;
+}
+
+bool cli_simulated(cli *c)
+{
+    stitch_device_info info = STITCH_DEVICE_INFO_INIT;
+    return stitch_device_query(c->ctx, &info, NULL) != STITCH_OK || info.simulated;
+}
+
 int cli_load_program(cli *c, stitch_program **program)
 {
     stitch_error *err = NULL;

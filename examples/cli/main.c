@@ -31,6 +31,7 @@ int main(int argc, char **argv)
         int (*run)(cli *);
     } commands[] = {{"run", cli_run},
                     {"verify", cli_verify},
+                    {"profile", cli_profile},
                     {"admit", cli_admit},
                     {"compile", cli_compile},
                     {"doctor", cli_doctor}};

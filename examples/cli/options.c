@@ -17,6 +17,7 @@ static const char help_main[] =
     "Commands\n"
     "  run       plan, code, verify, until the target or the budget is reached\n"
     "  verify    check and time one program against a task\n"
+    "  profile   what a program, or what a task is measured against, spends its time on and what to do about it\n"
     "  admit     check a task: would a cheap answer pass for a right one?\n"
     "  compile   check and compile one program without a GPU; with -o, save it as one file\n"
     "  doctor    what was found on this machine, and what is missing\n"
@@ -31,7 +32,7 @@ static const char help_main[] =
     "  -h, --help, --version\n"
     "\n"
     "Exit codes\n"
-    "  0    done; for run and verify: the program is correct (and reached --target, if given)\n"
+    "  0    done; for run, verify and profile: the program is correct (and reached --target, if given)\n"
     "  1    no correct program, or the target was missed; for admit: the task is degenerate\n"
     "  2    bad arguments or bad input\n"
     "  3    no device, a missing library, or a device fault\n"
@@ -51,6 +52,8 @@ static const char help_run[] =
     "  --record FILE      append every exchange to FILE\n"
     "  -o, --out FILE     save the fastest correct program (default: TASK-NAME.stitch)\n"
     "  --keep DIR         save every attempt: reply, program and report\n"
+    "  --html FILE        write a report to read in a browser: attempts with their code, speed-ups, profile of the best\n"
+    "  --no-profile       profile neither attempts nor, before the first plan, what the task is measured against\n"
     "  --attempts N       at most N programs (15)\n"
     "  --plans N          at most N plans (3)\n"
     "  --candidates N     ask for N programs at once, keep the best (1)\n"
@@ -71,6 +74,20 @@ static const char help_verify[] = "usage: stitch verify --task TASK.json (PROGRA
                                   "                   nobody), here (this process), auto (worker on a GPU, here on "
                                   "the simulator)\n"
                                   "  -o, --out FILE   save the program with its compiled code\n";
+
+static const char help_profile[] =
+    "usage: stitch profile TASK.json [PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json] [OPTIONS]\n"
+    "\n"
+    "Verifies a program and says what bounds it, which lines its warps wait at, and what to change, most gain first\n"
+    "(docs/profile.md). Without a program: the same of what the task is measured against. A simulated device counts\n"
+    "what programs do, and has no times.\n"
+    "\n"
+    "  --full           all hardware counters that the advice knows, instead of a few\n"
+    "  --metrics A,B    more of CUPTI's metrics by name (lts__t_sectors.sum), at most 64\n"
+    "  --trace FILE     the timeline of one run for ui.perfetto.dev; the program runs in this process for it\n"
+    "  --html FILE      a report to read in a browser\n"
+    "  --json           the profile as JSON\n"
+    "  --trials N, --iterations N, --seed N, --where W   as for verify\n";
 
 static const char help_admit[] =
     "usage: stitch admit --task TASK.json [OPTIONS]\n"
@@ -114,6 +131,11 @@ enum {
     OPT_SEED,
     OPT_WHERE,
     OPT_RUNS,
+    OPT_FULL,
+    OPT_METRICS,
+    OPT_TRACE,
+    OPT_HTML,
+    OPT_NO_PROFILE,
     OPT_REPLY,
     OPT_SOURCE,
     OPT_PLAN,
@@ -145,6 +167,11 @@ static const struct option long_options[] = {
     {"seed", required_argument, NULL, OPT_SEED},
     {"where", required_argument, NULL, OPT_WHERE},
     {"runs", required_argument, NULL, OPT_RUNS},
+    {"full", no_argument, NULL, OPT_FULL},
+    {"metrics", required_argument, NULL, OPT_METRICS},
+    {"trace", required_argument, NULL, OPT_TRACE},
+    {"html", required_argument, NULL, OPT_HTML},
+    {"no-profile", no_argument, NULL, OPT_NO_PROFILE},
     {"reply", required_argument, NULL, OPT_REPLY},
     {"source", required_argument, NULL, OPT_SOURCE},
     {"plan", required_argument, NULL, OPT_PLAN},
@@ -158,6 +185,7 @@ static const char *help_of(const char *command)
         const char *name, *text;
     } texts[] = {{"run", help_run},
                  {"verify", help_verify},
+                 {"profile", help_profile},
                  {"admit", help_admit},
                  {"compile", help_compile},
                  {"doctor", help_doctor}};
@@ -202,6 +230,20 @@ static bool take_where(const char *value, int *out)
     return false;
 }
 
+/* "a,b": the copy ends with the process. */
+static bool take_names(const char *text, cli_options *o)
+{
+    const size_t most = sizeof(o->metrics) / sizeof(o->metrics[0]);
+    char *copy = strdup(text), *save = NULL;
+
+    for (char *name = copy ? strtok_r(copy, ",", &save) : NULL; name; name = strtok_r(NULL, ",", &save)) {
+        if (o->metric_count == most)
+            return false;
+        o->metrics[o->metric_count++] = name;
+    }
+    return o->metric_count > 0;
+}
+
 static bool take_count(const char *text, long max, long *out)
 {
     long long v;
@@ -231,6 +273,11 @@ static bool apply(cli_options *o, int option, const char *value)
     case OPT_SOURCE: o->source = value; return true;
     case OPT_PLAN: o->plan_file = value; return true;
     case OPT_ARCH: o->arch = value; return true;
+    case OPT_FULL: o->full = true; return true;
+    case OPT_METRICS: return take_names(value, o);
+    case OPT_TRACE: o->trace = value; return true;
+    case OPT_HTML: o->html = value; return true;
+    case OPT_NO_PROFILE: o->no_profile = true; return true;
     case OPT_ATTEMPTS: return take_count(value, 10000, &o->attempts);
     case OPT_PLANS: return take_count(value, 1000, &o->plans);
     case OPT_CANDIDATES: return take_count(value, 64, &o->candidates);
@@ -259,6 +306,31 @@ static int usage(const char *command, const char *what, const char *detail)
     fprintf(stderr, "stitch: %s%s%s\ntry: stitch %s%s--help\n", what, detail ? ": " : "", detail ? detail : "",
             command ? command : "", command ? " " : "");
     return EXIT_USAGE;
+}
+
+static bool is(const cli_options *o, const char *command)
+{
+    return strcmp(o->command, command) == 0;
+}
+
+/* What the command cannot do without. */
+static int check_inputs(const cli_options *o)
+{
+    int given = !!o->program + !!o->reply + (o->source || o->plan_file);
+    bool optional = is(o, "profile");
+
+    if (is(o, "run") && (!o->task || !o->models[STITCH_ROLE_CODER]))
+        return usage(o->command, "--task and --model are needed", NULL);
+    if ((is(o, "verify") || is(o, "admit")) && !o->task)
+        return usage(o->command, "--task is needed", NULL);
+    if (is(o, "profile") && !o->task)
+        return usage(o->command, "TASK.json is needed", NULL);
+    if ((is(o, "verify") || is(o, "compile") || optional) &&
+        (given > 1 || (!given && !optional) || !o->source != !o->plan_file))
+        return usage(o->command, "give one of PROGRAM, --reply, or --source with --plan", NULL);
+    if (is(o, "profile") && !given && o->trace)
+        return usage(o->command, "--trace needs a program", NULL);
+    return 0;
 }
 
 int cli_parse(cli_options *o, int argc, char **argv)
@@ -299,18 +371,11 @@ int cli_parse(cli_options *o, int argc, char **argv)
         if (!apply(o, option, optarg))
             return usage(o->command, "not a valid value", optarg);
     }
-    if (optind < argc && (strcmp(o->command, "verify") == 0 || strcmp(o->command, "compile") == 0))
+    if (optind < argc && is(o, "profile") && !o->task)
+        o->task = argv[optind++];
+    if (optind < argc && (is(o, "verify") || is(o, "compile") || is(o, "profile")))
         o->program = argv[optind++];
     if (optind < argc)
         return usage(o->command, "unexpected argument", argv[optind]);
-    if (strcmp(o->command, "run") == 0 && (!o->task || !o->models[STITCH_ROLE_CODER]))
-        return usage(o->command, "--task and --model are needed", NULL);
-    if ((strcmp(o->command, "verify") == 0 || strcmp(o->command, "admit") == 0) && !o->task)
-        return usage(o->command, "--task is needed", NULL);
-    if (strcmp(o->command, "verify") == 0 || strcmp(o->command, "compile") == 0) {
-        int given = !!o->program + !!o->reply + (o->source || o->plan_file);
-        if (given != 1 || !o->source != !o->plan_file)
-            return usage(o->command, "give one of PROGRAM, --reply, or --source with --plan", NULL);
-    }
-    return 0;
+    return check_inputs(o);
 }

@@ -160,3 +160,16 @@ char *cli_read_file(const char *path)
     }
     return data;
 }
+
+int cli_write_file(cli *c, const char *path, const char *text, size_t len)
+{
+    FILE *f = fopen(path, "wb");
+    bool written = f && fwrite(text, 1, len, f) == len;
+
+    if ((f && fclose(f) != 0) || !written) { /* a full disk may show only here */
+        cli_clear(c);
+        fprintf(stderr, "stitch: %s: %s\n", path, strerror(errno));
+        return EXIT_USAGE;
+    }
+    return 0;
+}
