@@ -93,7 +93,7 @@ void cli_print_profile(const json_t *profile);
 json_t *cli_html_begin(cli *c, const stitch_task *task);
 json_t *cli_html_attempt(stitch_program *program, const stitch_report *report); /* program: NULL, there is none */
 json_t *cli_html_trace(const stitch_trace *trace);
-json_t *cli_html_text(const char *text); /* a JSON string of whatever bytes come */
+json_t *cli_html_text(const char *text);                          /* a JSON string of whatever bytes come */
 int cli_html_write(cli *c, const json_t *data, const char *path); /* 0 or an exit code, message printed */
 
 int cli_run(cli *c);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reports to read in a browser: one self-contained page, made of the template in html/ and data as JSON. What comes from
- * a candidate is data and nothing else: it stays in strings of that JSON, in which nothing can end the element that
- * holds it, and the page's script shows it as text.
+ * Reports to read in a browser: one self-contained page, made of the template in html/ and data as JSON. What comes
+ * from a candidate is data and nothing else: it stays in strings of that JSON, in which nothing can end the element
+ * that holds it, and the page's script shows it as text.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,11 @@ enum { RECORDS = 20000 }; /* of a timeline; what comes after is counted */
 /* Length of a UTF-8 sequence; 0: none begins here. */
 static size_t sequence(const unsigned char *p)
 {
-    size_t len = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : (*p & 0xf0) == 0xe0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
+    size_t len = *p < 0x80                 ? 1
+                 : *p >= 0xc2 && *p < 0xe0 ? 2
+                 : (*p & 0xf0) == 0xe0     ? 3
+                 : *p >= 0xf0 && *p < 0xf5 ? 4
+                                           : 0;
 
     for (size_t i = 1; i < len; i++)
         if ((p[i] & 0xc0) != 0x80)
@@ -80,8 +84,7 @@ static void drop_samples(json_t *report)
     size_t i;
 
     json_object_del(json_object_get(time, "candidate"), "samples_us");
-    json_array_foreach(json_object_get(time, "baselines"), i, row)
-        json_object_del(row, "samples_us");
+    json_array_foreach(json_object_get(time, "baselines"), i, row) json_object_del(row, "samples_us");
     json_object_del(report, "admission");
 }
 
@@ -143,8 +146,8 @@ json_t *cli_html_trace(const stitch_trace *trace)
     return out;
 }
 
-/* JSON has these characters in strings only, where they may be written so. What is left cannot end a script element, begin
- * one, or begin a comment. */
+/* JSON has these characters in strings only, where they may be written so. What is left cannot end a script element,
+ * begin one, or begin a comment. */
 static bool put_escaped(FILE *f, const char *json)
 {
     while (*json) {

@@ -29,12 +29,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(cli *);
-    } commands[] = {{"run", cli_run},
-                    {"verify", cli_verify},
-                    {"profile", cli_profile},
-                    {"admit", cli_admit},
-                    {"compile", cli_compile},
-                    {"doctor", cli_doctor}};
+    } commands[] = {{"run", cli_run},     {"verify", cli_verify},   {"profile", cli_profile},
+                    {"admit", cli_admit}, {"compile", cli_compile}, {"doctor", cli_doctor}};
     cli c = {0};
     stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
     stitch_error *err = NULL;

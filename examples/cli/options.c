@@ -52,7 +52,8 @@ static const char help_run[] =
     "  --record FILE      append every exchange to FILE\n"
     "  -o, --out FILE     save the fastest correct program (default: TASK-NAME.stitch)\n"
     "  --keep DIR         save every attempt: reply, program and report\n"
-    "  --html FILE        write a report to read in a browser: attempts with their code, speed-ups, profile of the best\n"
+    "  --html FILE        write a report to read in a browser: attempts with their code, speed-ups, profile of the "
+    "best\n"
     "  --no-profile       profile neither attempts nor, before the first plan, what the task is measured against\n"
     "  --attempts N       at most N programs (15)\n"
     "  --plans N          at most N plans (3)\n"
@@ -183,12 +184,8 @@ static const char *help_of(const char *command)
 {
     static const struct {
         const char *name, *text;
-    } texts[] = {{"run", help_run},
-                 {"verify", help_verify},
-                 {"profile", help_profile},
-                 {"admit", help_admit},
-                 {"compile", help_compile},
-                 {"doctor", help_doctor}};
+    } texts[] = {{"run", help_run},     {"verify", help_verify},   {"profile", help_profile},
+                 {"admit", help_admit}, {"compile", help_compile}, {"doctor", help_doctor}};
     for (size_t i = 0; command && i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (strcmp(texts[i].name, command) == 0)
             return texts[i].text;

@@ -30,7 +30,6 @@ static double metric(const json_t *kernel, const char *key)
     return real(json_object_get(kernel, "metrics"), key);
 }
 
-
 static void put_time(double us)
 {
     if (us <= 0)
@@ -67,7 +66,8 @@ static void put_timed(const json_t *facts, const json_t *verdicts)
     json_t *kernel, *kernels = json_object_get(facts, "kernels");
     size_t i;
 
-    printf("\n  share      time      x  %-*s  bound    reached  DRAM  tensor  issue  occup.  registers\n", NAME, "kernel");
+    printf("\n  share      time      x  %-*s  bound    reached  DRAM  tensor  issue  occup.  registers\n", NAME,
+           "kernel");
     json_array_foreach(kernels, i, kernel)
     {
         const json_t *verdict = json_array_get(verdicts, i);
@@ -94,10 +94,10 @@ static void put_counted(const json_t *facts, const json_t *verdicts)
     double all = 0;
     size_t i;
 
-    json_array_foreach(kernels, i, kernel)
-        all += metric(kernel, "inst") * real(kernel, "launches");
-    printf("\n   work      x  %-*s  bound     warp inst.  global sectors  x ideal  shared wavefr.  x ideal  blocks run\n",
-           NAME, "kernel");
+    json_array_foreach(kernels, i, kernel) all += metric(kernel, "inst") * real(kernel, "launches");
+    printf(
+        "\n   work      x  %-*s  bound     warp inst.  global sectors  x ideal  shared wavefr.  x ideal  blocks run\n",
+        NAME, "kernel");
     json_array_foreach(kernels, i, kernel)
     {
         double sectors = metric(kernel, "global_sectors"), shared = metric(kernel, "shared_wavefronts"),
@@ -152,7 +152,8 @@ static void put_line(const line *l, double all, bool counted)
     if (counted && real(l->line, "ideal_sectors") > 0)
         printf(" : %.2f x the sectors that it needs", real(l->line, "sectors") / real(l->line, "ideal_sectors"));
     if (counted && real(l->line, "ideal_wavefronts") > 0)
-        printf(" : %.2f x the wavefronts that it needs", real(l->line, "wavefronts") / real(l->line, "ideal_wavefronts"));
+        printf(" : %.2f x the wavefronts that it needs",
+               real(l->line, "wavefronts") / real(l->line, "ideal_wavefronts"));
     if (*text(l->line, "text"))
         printf("\n          | %s", text(l->line, "text"));
     putchar('\n');
@@ -165,8 +166,7 @@ static void put_lines(const json_t *facts, bool counted)
     double all = counted ? 0 : 1;
     line *list;
 
-    json_array_foreach(kernels, i, kernel)
-        count += json_array_size(json_object_get(kernel, "lines"));
+    json_array_foreach(kernels, i, kernel) count += json_array_size(json_object_get(kernel, "lines"));
     list = count ? calloc(count, sizeof(*list)) : NULL;
     if (!list)
         return;
@@ -174,12 +174,13 @@ static void put_lines(const json_t *facts, bool counted)
     {
         if (counted)
             all += metric(kernel, "inst") * real(kernel, "launches");
-        json_array_foreach(json_object_get(kernel, "lines"), k, l)
-            list[at++] = (line){kernel, l, weight(kernel, l, counted)};
+        json_array_foreach(json_object_get(kernel, "lines"), k, l) list[at++] =
+            (line){kernel, l, weight(kernel, l, counted)};
     }
     qsort(list, count, sizeof(*list), by_share);
     if (list[0].share > 0 && all > 0)
-        printf("\n%s\n", counted ? "Lines with the most instructions" : "Lines that warps wait at (of the run's kernel time)");
+        printf("\n%s\n",
+               counted ? "Lines with the most instructions" : "Lines that warps wait at (of the run's kernel time)");
     for (i = 0; i < count && i < LINES && list[i].share > 0 && all > 0; i++)
         put_line(&list[i], all, counted);
     free(list);
@@ -252,11 +253,13 @@ void cli_print_profile(const json_t *profile)
 
     printf("%s%s: %s\n", text(verdict, "bound"), strcmp(text(verdict, "bound"), "unknown") ? "-bound" : "",
            text(verdict, "because"));
-    printf("%s (%s), %lld multiprocessors", text(facts, "device"), text(facts, "arch"), whole(facts, "multiprocessors"));
+    printf("%s (%s), %lld multiprocessors", text(facts, "device"), text(facts, "arch"),
+           whole(facts, "multiprocessors"));
     if (real(run, "busy_us") > 0)
         printf("; a run: %.2f us, busy %.2f us, %lld launches%s",
                real(run, "wall_us") > 0 ? real(run, "wall_us") : real(run, "busy_us") + real(run, "idle_us"),
-               real(run, "busy_us"), whole(run, "launches"), json_is_true(json_object_get(run, "graph")) ? " in a graph" : "");
+               real(run, "busy_us"), whole(run, "launches"),
+               json_is_true(json_object_get(run, "graph")) ? " in a graph" : "");
     putchar('\n');
     if (json_array_size(json_object_get(facts, "kernels")))
         (counted ? put_counted : put_timed)(facts, verdicts);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One run of a program under a trace. The program has been verified before, for here it runs in this process. Its memory
- * comes from the driver, which is opened as libstitch opens it.
+ * One run of a program under a trace. The program has been verified before, for here it runs in this process. Its
+ * memory comes from the driver, which is opened as libstitch opens it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -83,13 +83,14 @@ static int open_driver(rig *r)
     return rc ? rc : driver_failed(r, r->StreamCreate(&r->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
-/* The upper bits of numbers of either sign between 1/8 and 1/4, and those of them that are drawn: zeros would flatter the
- * clocks. */
+/* The upper bits of numbers of either sign between 1/8 and 1/4, and those of them that are drawn: zeros would flatter
+ * the clocks. */
 static const struct {
     int dtype;
     unsigned top, drawn;
-} small[] = {{STITCH_DTYPE_F64, 0x3fc0, 0x800f},  {STITCH_DTYPE_F32, 0x3e00, 0x807f}, {STITCH_DTYPE_TF32, 0x3e00, 0x807f},
-             {STITCH_DTYPE_BF16, 0x3e00, 0x807f}, {STITCH_DTYPE_F16, 0x3000, 0x83ff}, {STITCH_DTYPE_F8E4M3, 0x20, 0x87},
+} small[] = {{STITCH_DTYPE_F64, 0x3fc0, 0x800f},  {STITCH_DTYPE_F32, 0x3e00, 0x807f},
+             {STITCH_DTYPE_TF32, 0x3e00, 0x807f}, {STITCH_DTYPE_BF16, 0x3e00, 0x807f},
+             {STITCH_DTYPE_F16, 0x3000, 0x83ff},  {STITCH_DTYPE_F8E4M3, 0x20, 0x87},
              {STITCH_DTYPE_F8E5M2, 0x30, 0x83}};
 
 /* false: no floating type. */

@@ -52,7 +52,10 @@ def usage():
                              (["compile", "--source", SOURCE], 2, "--plan"), (["admit"], 2, "--task is needed"), (["help", "admit"], 0, "--runs"),
                              (["admit", "--task", TASK, "x"], 2, "unexpected"), (["admit", "--task", TASK, "--runs", "0"], 2, "not a valid value"),
                              (["verify", "--task", TASK, "--where", "elsewhere", "x.stitch"], 2, "not a valid value"), (["verify", "--where"], 2, "where"),
-                             (["run", "--task", TASK, "--model", "x", "--where", ""], 2, "not a valid value"), (["help", "verify"], 0, "--where")):
+                             (["run", "--task", TASK, "--model", "x", "--where", ""], 2, "not a valid value"), (["help", "verify"], 0, "--where"), (["profile"], 2, "TASK.json is needed"), (["help", "profile"], 0, "--metrics"),
+                             (["profile", TASK, "a", "b"], 2, "unexpected"), (["profile", TASK, "--source", SOURCE], 2, "--plan"),
+                             (["profile", TASK, "--trace", "x.json"], 2, "--trace needs a program"), (["profile", TASK, "x", "--metrics", ","], 2, "not a valid value"),
+                             (["profile", TASK, "x", "--metrics", ",".join("m%d" % i for i in range(65))], 2, "not a valid value")):
         done = run(*args)
         check("usage: stitch " + " ".join(os.path.basename(a) for a in args), done.returncode == code and word in done.stdout + done.stderr,
               done)
@@ -184,6 +187,37 @@ def places():
     del os.environ["STITCH_WORKER"]
 
 
+def profiles():
+    """What the simulator counted of a strided kernel, for people and as JSON; what only a GPU can do says so."""
+    put("s.cu", 'extern "C" __global__ void scale(const float *x, float *y, int n)\n{\n    int t = threadIdx.x + 128 * blockIdx.x;\n'
+        '    int i = t * 8 % n + t * 8 / n;\n    y[i] = 2 * x[i];\n}\n')
+    put("s.json", json.dumps({"stitch": 1, "run": [{"kernel": "scale", "grid": [8], "block": [128], "args": ["x", "y", {"i32": "N"}]}]}))
+    task = put("s.task.json", json.dumps({
+        "stitch_task": 1, "name": "s", "dims": {"N": 1024}, "inputs": [{"name": "x", "dtype": "f32", "shape": ["N"]}],
+        "outputs": [{"name": "y", "dtype": "f32", "shape": ["N"]}], "reference": {"program": {"source": "s.cu", "plan": "s.json"}}}))
+    program = ["--source", os.path.join(FOLDER, "s.cu"), "--plan", os.path.join(FOLDER, "s.json"), "--device", "sim:sm_90a", "--trials", "1"]
+    done = run("profile", task, *program, "--json")
+    if done.returncode == 3 and "simulator" not in done.stderr:
+        tests.append(True)
+        print(f"ok {len(tests)} - profile # SKIP no simulator")
+        return
+    kernel = json.loads(done.stdout)["facts"]["kernels"][0]
+    check("profile --json counts", done.returncode == 0 and kernel["name"] == "scale" and kernel["metrics"]["global_sectors"] == 2048 and
+          kernel["metrics"]["global_ideal_sectors"] == 256, done)
+    done = run("profile", "--task", task, *program)
+    check("profile for people", done.returncode == 0 and "scale (run[0])" in done.stdout and "y[i] = 2 * x[i];" in done.stdout and "[uncoalesced]" in done.stdout and
+          "8.00 x the sectors" in done.stdout, done)
+    done = run("profile", task, *program, "--full", "--metrics", "lts__t_sectors.sum,a b")
+    check("a metric that cannot be one", done.returncode == 2 and "metrics[1]" in done.stderr, done)
+    done = run("profile", task, *program, "--trace", os.path.join(FOLDER, "trace.json"))
+    check("a simulated device has no timeline", done.returncode == 3 and "simulated" in done.stderr and not os.path.exists(os.path.join(FOLDER, "trace.json")), done)
+    done = run("profile", task, "--device", "sim:sm_90a")
+    check("nor a profile of the reference", done.returncode == 3 and "simulated" in done.stderr, done)
+    put("wrong.cu", 'extern "C" __global__ void scale(const float *x, float *y, int n)\n{\n    y[threadIdx.x + 128 * blockIdx.x] = 3;\n}\n')
+    done = run("profile", task, *[a.replace("s.cu", "wrong.cu") for a in program])
+    check("a wrong program has no profile", done.returncode == 1 and "FAILED" in done.stderr and not done.stdout, done)
+
+
 def without_a_device():
     done = run("verify", "--task", TASK, "--source", SOURCE, "--plan", PLAN, "--device", "none")
     check("verify without a device", done.returncode == 3 and "device" in done.stderr, done)
@@ -202,6 +236,7 @@ def main():
         hostile_names()
         admits()
         places()
+        profiles()
     else:
         tests.append(True)
         print(f"ok {len(tests)} - compile # SKIP no NVRTC")

@@ -92,4 +92,50 @@ TEST(prompts_can_be_overridden)
     stitch_context_free(ctx);
 }
 
-TEST_MAIN(RUN(reads_a_plan), RUN(refuses_bad_plans), RUN(prompts_can_be_overridden))
+typedef struct seen {
+    char fingerprint[65];
+    bool profile; /* the prompt has it */
+} seen;
+
+static int note_request(const stitch_request *request, stitch_reply *reply, void *userdata)
+{
+    seen *s = userdata;
+    snprintf(s->fingerprint, sizeof(s->fingerprint), "%s", request->fingerprint);
+    s->profile = strstr(request->messages[request->message_count - 1].content, "memory-bound in ln") != NULL;
+    return stitch_reply_set(reply, good, NULL, -1, -1);
+}
+
+/* A recording that was made where nothing could be profiled is good where something can, and the other way round. */
+TEST(a_profile_is_in_the_prompt_and_not_in_its_fingerprint)
+{
+    static const char *const profiles[] = {NULL, "memory-bound in ln: 12 us", "memory-bound in ln: 13 us"};
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_error *err = NULL;
+    stitch_context *ctx = NULL;
+    stitch_model *model = NULL;
+    stitch_task *task = NULL;
+    seen seen[STITCH__COUNT(profiles)];
+
+    o.device = "sim:sm_90a";
+    CHECK_OK(stitch_context_new(&ctx, &o, &err));
+    CHECK_OK(stitch_task_new(ctx, "t", &task, &err));
+    for (size_t i = 0; i < STITCH__COUNT(profiles); i++) {
+        stitch_plan_options options = STITCH_PLAN_OPTIONS_INIT;
+        stitch_plan_doc *plan = NULL;
+        options.trace_summary = profiles[i];
+        CHECK_OK(stitch_model_new_host(ctx, note_request, &seen[i], &model, &err));
+        CHECK_OK(stitch_context_set_model(ctx, STITCH_ROLE_PLANNER, model, &err));
+        CHECK_OK(stitch_plan(ctx, task, &options, &plan, &err));
+        CHECK(seen[i].profile == (profiles[i] != NULL));
+        CHECK_STR(seen[i].fingerprint, seen[0].fingerprint);
+        CHECK_INT(strlen(seen[i].fingerprint), 64);
+        stitch_plan_free(plan);
+        CHECK_OK(stitch_context_set_model(ctx, STITCH_ROLE_PLANNER, NULL, &err));
+        stitch_model_free(model);
+    }
+    stitch_task_free(task);
+    stitch_context_free(ctx);
+}
+
+TEST_MAIN(RUN(reads_a_plan), RUN(refuses_bad_plans), RUN(prompts_can_be_overridden),
+          RUN(a_profile_is_in_the_prompt_and_not_in_its_fingerprint))

@@ -33,7 +33,7 @@ function head(data) {
     [s.speedup > 0 ? short(s.speedup) + "\u00d7" : "", speedup && speedup.against ? "against " + speedup.against : "speed-up"],
     [s.speedup_low > 0 ? `${short(s.speedup_low)} \u2013 ${short(s.speedup_high)}\u00d7` : "", "95 % interval"],
     [time(s.median_us), "median of a run"], [time(s.baseline_us), "baseline"],
-    [best && s.max_abs_error !== undefined ? Number(s.max_abs_error).toExponential(1) : "", "largest error"],
+    [best && known(s.max_abs_error) ? (s.max_abs_error ? s.max_abs_error.toExponential(1) : "0") : "", "largest error"],
     [attempts.length > 1 || data.command === "run" ? String(attempts.length) : "", "attempts"],
     [data.tokens > 0 ? digits(data.tokens, 0) : "", "tokens"], [data.cost > 0 ? digits(data.cost, 2) : "", "cost"],
     [data.seconds > 0 ? time(data.seconds * 1e6) : "", "elapsed"]];
@@ -74,7 +74,7 @@ function attemptChart(data) {
 
 function attemptTable(data) {
   const planned = data.attempts.some((a) => a.plan > 0), timed = data.attempts.some((a) => a.report.summary.median_us > 0), counted = data.attempts.some((a) => a.tokens > 0);
-  return table([["", "number"], ["result", ""], ...(timed ? [["time", "number"], ["speed-up", "number"]] : []), ["stages", "nowrap"], ["made by", ""], ...(planned ? [["plan", "number"]] : []),
+  return table([["", "number"], ["result", "nowrap"], ...(timed ? [["time", "number"], ["speed-up", "number"]] : []), ["stages", "nowrap"], ["made by", ""], ...(planned ? [["plan", "number"]] : []),
     ...(counted ? [["tokens", "number"]] : [])],
     data.attempts.map((a, i) => {
       const s = a.report.summary, result = outcome(a), link = el("a", "", String(i + 1));
@@ -138,15 +138,15 @@ function planView(plan, i) {
 /* ---- profiles ---- */
 
 function profiles(data) {
-  const with_ = data.attempts.map((a, i) => i).filter((i) => data.attempts[i].report.profile), box = el("div", "");
-  if (!with_.length) return null;
-  const first = with_.includes(data.best) ? data.best : with_[with_.length - 1];
+  const profiled = data.attempts.map((a, i) => i).filter((i) => data.attempts[i].report.profile), box = el("div", "");
+  if (!profiled.length) return null;
+  const first = profiled.includes(data.best) ? data.best : profiled[profiled.length - 1];
   const show = (value) => {
     const a = data.attempts[Number(value)];
     box.replaceChildren(...[part(() => profileView(a.report.profile, a.trace, a.source))].flat(Infinity).filter(Boolean));
   };
   show(first);
-  return [el("h2", "", "Profile"), with_.length > 1 ? el("div", "tools", choice(with_.map((i) => [String(i), `attempt ${i + 1}${i === data.best ? " (best)" : ""}`]), String(first), show)) : null, box];
+  return [el("h2", "", "Profile"), profiled.length > 1 ? el("div", "tools", choice(profiled.map((i) => [String(i), `attempt ${i + 1}${i === data.best ? " (best)" : ""}`]), String(first), show)) : null, box];
 }
 
 function page(data) {

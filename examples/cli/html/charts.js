@@ -29,14 +29,14 @@ function ticks(top, most) {
 
 /* points: [{number, value, low, high, ok, text, best}]; value of those that are ok: a speed-up. */
 function speedupChart(points, width) {
-  const height = 260, left = 46, right = 14, top = 14, bottom = 48;
+  const height = 260, left = 58, right = 14, top = 14, bottom = 48;
   const root = frame(width, height, "Speed-up of each attempt over the baseline");
   const most = Math.max(1, ...points.map((p) => (p.ok ? Math.max(p.value, p.high || 0) : 0))) * 1.08;
   const x = (i) => left + (width - left - right) * (points.length === 1 ? 0.5 : (i + 0.5) / points.length);
   const y = (value) => height - bottom - (height - top - bottom) * (value / most);
   for (const tick of ticks(most, 5)) {
     root.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }),
-      svg("text", { class: "label", x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, short(tick) + "\u00d7"));
+      tick > 0 && svg("text", { class: "label", x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, Number(tick.toPrecision(6)) + "\u00d7") || "");
   }
   root.append(svg("line", { class: "dash", x1: left, x2: width - right, y1: y(1), y2: y(1) }),
     svg("text", { class: "label", x: width - right, y: y(1) - 5, "text-anchor": "end" }, "baseline"));
@@ -108,15 +108,15 @@ function roofline(roofs, gbs, points, width) {
     svg("text", { class: "label", x: 14, y: (top + height - bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(top + height - bottom) / 2})` }, "TFLOP/s"));
   const xEnd = 10 ** x1, xStart = 10 ** x0;
   root.append(svg("line", { class: "roof", x1: x(xStart), y1: y(xStart * slope), x2: x(highest / slope), y2: y(highest) }));
-  let above = -Infinity;
-  for (const [name, value] of [...roofs].sort((a, b) => a[1] - b[1])) {
-    root.append(svg("line", { class: "roof", x1: x(value / slope), y1: y(value), x2: x(xEnd), y2: y(value) }));
-    const at = y(value);
-    if (Math.abs(at - above) > 13) {
-      root.append(svg("text", { class: "label", x: width - right - 4, y: at - 5, "text-anchor": "end" }, `${name} ${short(value)}`));
-      above = at;
-    }
-  }
+  const sorted = [...roofs].sort((a, b) => b[1] - a[1]);
+  let free = -Infinity; /* below what is drawn already */
+  sorted.forEach(([name, value], i) => {
+    const at = y(value), next = i + 1 < sorted.length ? y(sorted[i + 1][1]) : height;
+    root.append(svg("line", { class: "roof", x1: x(value / slope), y1: at, x2: x(xEnd), y2: at }));
+    const label = at - 16 > free ? at - 5 : next - at > 18 ? at + 13 : null;
+    if (label !== null) root.append(svg("text", { class: "label", x: width - right - 4, y: label, "text-anchor": "end" }, `${name} ${short(value)}`));
+    free = Math.max(at, label === null ? at : label + 2);
+  });
   const angle = (-180 / Math.PI) * Math.atan2(y(xStart * slope) - y(xStart * 10 * slope), x(xStart * 10) - x(xStart));
   const midX = x(xStart * 3), midY = y(xStart * 3 * slope);
   root.append(svg("text", { class: "label", x: midX, y: midY - 7, transform: `rotate(${angle} ${midX} ${midY})` }, `DRAM ${short(gbs)} GB/s`));

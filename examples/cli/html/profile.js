@@ -30,7 +30,7 @@ function traceRows(trace, facts, color) {
     if (!rows.has(key)) rows.set(key, []);
     rows.get(key).push({
       start: r.start - from, end: r.end - from, name: r.name, text: about.filter(Boolean).join("\n"),
-      color: r.kind === "kernel" ? color(r.name) : device ? "#8899aa" : wait ? "var(--caution)" : "var(--quiet)",
+      color: r.kind === "kernel" ? color(r.name) : device ? "#8899aa" : wait ? "var(--rule)" : "var(--quiet)",
     });
   }
   const byKey = (a, b) => a[0] - b[0];
@@ -65,7 +65,7 @@ function timelineOf(profile, trace, color) {
     if (outer.clientWidth > 0 && outer.clientWidth !== width) width = outer.clientWidth, show();
   });
   return [el("div", "tools", button("\u2212", () => change(0.5)), level, button("+", () => change(2)),
-    el("span", "", "One run, as it was traced. Hover a box for its figures.")), outer,
+    el("span", "", "One run, as it was traced; of the host dark: CUDA calls, light: waiting for the device. Hover for figures.")), outer,
     trace.left_out ? el("p", "quiet small", plural(trace.left_out, "record") + " were left out.") : null];
 }
 
