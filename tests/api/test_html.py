@@ -199,7 +199,12 @@ def gpu_like(data):
 
 
 def draw(browser, path):
-    """Title, markup and console of the drawn page."""
+    """Markup and console of the drawn page. A browser on a busy machine may give up once."""
+    drawn = draw_once(browser, path)
+    return drawn if drawn[0] else draw_once(browser, path)
+
+
+def draw_once(browser, path):
     with tempfile.TemporaryDirectory() as home:
         done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={home}", "--no-first-run",
                                "--window-size=1280,2000", "--virtual-time-budget=4000", "--enable-logging=stderr", "--dump-dom", "file://" + path],

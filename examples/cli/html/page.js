@@ -132,8 +132,10 @@ function hover(node, text) {
   return node;
 }
 
-/* Calls changed() when the size of a node has changed; not within the observer, which must not cause what it observes. */
+/* Calls changed() when the node has got a place in the page, and when its size has changed; not within the observer, which must
+   not cause what it observes. */
 function watch(node, changed) {
+  queueMicrotask(changed);
   new ResizeObserver(() => requestAnimationFrame(changed)).observe(node);
 }
 
