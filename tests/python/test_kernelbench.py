@@ -89,6 +89,32 @@ def test_what_a_checkout_has():
                 os.environ["KERNELBENCH_ROOT"] = kept
 
 
+def check_model_new(path):
+    """The file with ModelNew: Python and C++ that compile, the task's own source, and the fall-back where there is no
+    GPU."""
+    import torch
+    import torch.utils.cpp_extension
+
+    with open(path, encoding="utf-8") as text:
+        source = text.read()
+    assert "class Model(nn.Module)" in source and "class ModelNew(Model)" in source and "__global__" in source
+    asked, real = [], torch.utils.cpp_extension.load_inline
+    torch.utils.cpp_extension.load_inline = lambda **options: asked.append(options)
+    try:
+        space = {"__name__": "exported"}
+        exec(compile(source, path, "exec"), space)  # as KernelBench's evaluator does
+    finally:
+        torch.utils.cpp_extension.load_inline = real
+    assert asked[0]["functions"] == ["open_program", "workspace_bytes", "prepare", "run"]
+    torch.manual_seed(0)
+    old = space["Model"](*space["get_init_inputs"]())
+    torch.manual_seed(0)
+    new = space["ModelNew"](*space["get_init_inputs"]())
+    (x,) = space["get_inputs"]()
+    assert torch.equal(old(x), new(x)) and new._WEIGHTS == list(old.state_dict())
+    assert new._ARGUMENTS == [(torch.float32, (16, 12))] and new._OUTPUTS == [(torch.float32, (16, 5))]
+
+
 def test_a_small_checkout():
     try:
         import module_cases as cases
@@ -118,6 +144,7 @@ def test_a_small_checkout():
             assert result["key"] == "level1/1_Right" and result["correct"] and result["attempts"] == 1, result
             break  # stopped after the first
         assert stitch.Program.load(ctx, result["program"]).source
+        check_model_new(result["model_new"])
         rest = list(kernelbench.run(out, ctx, **options))
         assert [(r["key"], r["correct"]) for r in rest] == [("level1/2_Wrong", False), ("level1/3_Broken", False)], rest
         assert "FAILED" in rest[0]["said"] and "cannot be imported" in rest[1]["error"]

@@ -4,6 +4,8 @@
     python3 -m stitch.kernelbench run --levels 1,2,3 --model https://host/v1#MODEL --out results.jsonl
     python3 -m stitch.kernelbench summary results.jsonl
 
+Beside each right program lies a file with ModelNew for KernelBench's own evaluator.
+
 KERNELBENCH_ROOT (or --root) is a checkout of KernelBench; nothing of it comes with this package. Its files are imported
 and run in this process. A run that ends early goes on with the same command: tasks that have a line are left out.
 """
@@ -18,11 +20,16 @@ import re
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ._agent import Policy
 from ._context import Context, Path
-from ._errors import FormatError, NotFoundError, StitchError
+from ._errors import FormatError, NotFoundError, StitchError, UnsupportedError
+from ._model_new import to_model_new
+from ._program import Program
+
+if TYPE_CHECKING:
+    from .torch import ModuleTask
 
 LEVELS = (1, 2, 3)
 P = (0, 1, 2)
@@ -213,6 +220,14 @@ def _from_report(report: Mapping[str, Any]) -> Dict[str, Any]:
     }
 
 
+def export(ctx: Context, program: bytes, task: "ModuleTask") -> str:
+    """A program for a task from a KernelBench-format file as such a file with ModelNew, which KernelBench's evaluator
+    takes: the task's own source, and the program in C++ for torch.utils.cpp_extension.load_inline(). It compiles the
+    device code with NVRTC, and needs neither libstitch nor nvcc. UnsupportedError names what cannot be exported."""
+    with Program.from_bytes(ctx, program) as made:
+        return to_model_new(task.source, made.source, made.plan, task.spec, task.interface)
+
+
 def solve(
     problem: Problem,
     ctx: Context,
@@ -224,7 +239,7 @@ def solve(
 ) -> Dict[str, Any]:
     """The loop on one task with the models that the context has: its line of results. What the task itself does wrong
     becomes an `error` of the line; exceptions that are not about this task (no model, cancelled, a lost device) come
-    through. programs: a folder for the best program, saved as <key>.stitch."""
+    through. programs: a folder for the best program, saved as <key>.stitch, and as <key>.py with ModelNew."""
     from . import torch as bridge  # pylint: disable=import-outside-toplevel
     from .torch import _optimize  # pylint: disable=import-outside-toplevel
 
@@ -238,7 +253,12 @@ def solve(
         if settings.get("last_stage") in (None, "none", "time", "profile"):
             task.warm()
         program, report, reports, said = _optimize._search(ctx, task, policy, None, settings)
-        notes = list(task.notes)
+        notes, model_new = list(task.notes), ""
+        if program is not None and programs is not None:
+            try:
+                model_new = export(ctx, program, task)
+            except UnsupportedError as e:
+                notes.append(f"no ModelNew: {e.message}")
     if program is None:
         degenerate = any(r["summary"].get("degenerate") for r in reports)
         return _row(
@@ -251,6 +271,10 @@ def solve(
         with open(place, "wb") as file:
             file.write(program)
         row["program"] = place
+        if model_new:
+            row["model_new"] = place[: -len("stitch")] + "py"
+            with open(row["model_new"], "w", encoding="utf-8") as text:
+                text.write(model_new)
     return row
 
 

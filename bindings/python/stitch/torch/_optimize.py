@@ -455,10 +455,8 @@ def _other_batches(
 ) -> None:
     """Verifies the program for further batches; those that fail are left to the original."""
     batch = task.spec.batch
-    if not batches:
+    if not batches or batch is None:
         return
-    if batch is None:
-        raise InvalidError("the batch of this module cannot be changed; see the task's notes")
     full = task.spec.dims[batch]
     try:
         for size in batches:
@@ -507,6 +505,10 @@ def optimize(
     opened: Optional[Model] = None
     settings = dict(verify_options or {})
     try:
+        if batches and task.spec.batch is None:
+            raise InvalidError(
+                "the batch of this module cannot be changed, so that there are no further batches to verify"
+            )
         if model is not None:
             if isinstance(model, Model):
                 ctx.set_model(model)
