@@ -56,15 +56,19 @@ typedef struct stitch_bound_tensor {
 /**
  * The reference: enqueues on `stream` what writes every output from inputs and weights. `tensors` holds all tensors of
  * the interface in its order; outputs have the dtype that was agreed in the setter. Called from the thread that
- * verifies, with the device's context current; may synchronise the stream. Returns 0, a status, or STITCH_AGAIN.
+ * verifies, with the device's context current; may synchronise the stream. Returns 0, a status, STITCH_READY
+ * or STITCH_AGAIN.
  * @since 0.1.0
  */
 typedef int (*stitch_reference_fn)(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count,
                                    void *userdata);
 
+/** Returned by a stitch_reference_fn that has looked up what it needs and enqueued nothing yet: it is called again right
+ * away, with the same arguments, to compute. A baseline's time starts between the two calls. @since 0.1.0 */
+#define STITCH_READY 2
 /** Returned by a stitch_reference_fn that has enqueued the computation, but not yet the copies of its results to where
- * the outputs are wanted: it is called once more right away, for these, with the same arguments. A baseline's second
- * call is not timed. @since 0.1.0 */
+ * the outputs are wanted: it is called once more right away, for these, with the same arguments. A baseline's time ends
+ * between the two calls. @since 0.1.0 */
 #define STITCH_AGAIN 1
 
 /** For callbacks that compute on the host, on simulated devices too: copies the first `bytes` of a tensor that the

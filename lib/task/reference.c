@@ -12,6 +12,8 @@ struct stitch__oracle {
     stitch_executor *executor;
     stitch_bound_tensor *bound;
     size_t bound_count;
+    bool in_parts; /* the callback looks things up in a call of its own */
+    bool is_ready; /* it has done so for the next run */
 };
 
 static const char *describe(const stitch__oracle *o)
@@ -121,21 +123,34 @@ int stitch__oracle_prepare(stitch__oracle *o, CUstream stream, const stitch_boun
     return rc;
 }
 
-static int run_fn(stitch__oracle *o, CUstream stream, bool *more, stitch_error **err)
+/* One call of the callback. *said is what it has returned; beside 0 and a
+ * status that may be STITCH_READY or STITCH_AGAIN where the flags say so. */
+static int call_fn(stitch__oracle *o, CUstream stream, bool ready, bool again, int *said, stitch_error **err)
 {
     int rc = o->what->fn((stitch_stream)stream, o->bound, o->bound_count, o->what->userdata);
 
-    if (rc == STITCH_AGAIN && more) {
-        *more = true;
-        return STITCH_OK;
-    }
-    if (rc == 0)
+    *said = rc;
+    if (rc == 0 || (ready && rc == STITCH_READY) || (again && rc == STITCH_AGAIN))
         return STITCH_OK;
     /* A status of ours keeps its meaning; anything else is no status. */
     if (rc > 0 || strcmp(stitch_status_name(rc), "STITCH_E_UNKNOWN") == 0)
         return stitch__err_native(o->task->ctx, err, STITCH_E_STATE, STITCH_DOMAIN_TASK, rc,
                                   "the callback of %s returned %d", describe(o), rc);
     return stitch__err(o->task->ctx, err, rc, "the callback of %s failed: %s", describe(o), stitch_status_text(rc));
+}
+
+/* The computation, and before it the looking up if that has not been done. */
+static int run_fn(stitch__oracle *o, CUstream stream, bool *more, stitch_error **err)
+{
+    int said, rc = call_fn(o, stream, !o->is_ready, true, &said, err);
+
+    o->is_ready = false;
+    if (!rc && said == STITCH_READY) {
+        o->in_parts = true;
+        rc = call_fn(o, stream, false, true, &said, err);
+    }
+    *more = said == STITCH_AGAIN;
+    return rc;
 }
 
 static int run_tensors(stitch__oracle *o, CUstream stream, stitch_error **err)
@@ -172,9 +187,24 @@ int stitch__oracle_begin(stitch__oracle *o, CUstream stream, bool *more, stitch_
     }
 }
 
+int stitch__oracle_ready(stitch__oracle *o, CUstream stream, stitch_error **err)
+{
+    int said, rc;
+
+    if (!o->in_parts || o->is_ready)
+        return STITCH_OK;
+    rc = call_fn(o, stream, true, false, &said, err);
+    if (!rc && said != STITCH_READY)
+        rc = stitch__err(o->task->ctx, err, STITCH_E_STATE,
+                         "the callback of %s was ready before it computed, but not this time", describe(o));
+    o->is_ready = !rc;
+    return rc;
+}
+
 int stitch__oracle_finish(stitch__oracle *o, CUstream stream, stitch_error **err)
 {
-    return run_fn(o, stream, NULL, err);
+    int said;
+    return call_fn(o, stream, false, false, &said, err);
 }
 
 int stitch__oracle_run(stitch__oracle *o, CUstream stream, stitch_error **err)

@@ -199,7 +199,8 @@ int stitch__oracle_prepare(stitch__oracle *o, CUstream stream, const stitch_boun
                            stitch_error **err);
 /* Enqueues one computation with the bound tensors. */
 int stitch__oracle_run(stitch__oracle *o, CUstream stream, stitch_error **err);
-/* The same in two parts, for those who time the first: *more says whether stitch__oracle_finish() has something to do. */
+/* The same in parts, for those who time the second: *more says whether stitch__oracle_finish() has something to do. */
+int stitch__oracle_ready(stitch__oracle *o, CUstream stream, stitch_error **err);
 int stitch__oracle_begin(stitch__oracle *o, CUstream stream, bool *more, stitch_error **err);
 int stitch__oracle_finish(stitch__oracle *o, CUstream stream, stitch_error **err);
 void stitch__oracle_close(stitch__oracle *o);

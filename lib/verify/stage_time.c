@@ -233,6 +233,9 @@ static int time_baseline(timer *t, side *s, double *us, int *code, stitch_error 
         rc = stitch__poison(v, s->set, s->oracle, STITCH__POISON_A, err);
     if (rc)
         return rc;
+    *code = stitch__oracle_ready(s->oracle, v->stream, why);
+    if (*code)
+        goto out;
     if (t->flush)
         STITCH__CU(dev->drv->MemsetD8Async(t->flush, 0x5a, (size_t)t->flush_bytes, v->stream));
     STITCH__CU(dev->drv->EventRecord(t->start, v->stream));

@@ -315,8 +315,8 @@ static stitch_task *callback_task(callback_data *data)
     return t;
 }
 
-/* The same through the library's own copies, in two calls: the values, then their way to the output. */
-static int two_part_reference(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
+/* The same through the library's own copies, in three calls: the inputs, the values, their way to the output. */
+static int part_reference(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
 {
     callback_data *data = userdata;
     static double kept[1 << 14];
@@ -324,13 +324,17 @@ static int two_part_reference(stitch_stream stream, const stitch_bound_tensor *t
     size_t n = (size_t)tensors[0].info.elements;
     int rc = n <= STITCH__COUNT(kept) ? 0 : STITCH_E_LIMIT;
 
-    if (data->calls++ % 2 == 1)
-        return stitch_bound_tensor_write(ctx, stream, &tensors[3], kept, tensors[3].info.bytes, NULL);
-    for (size_t k = 0; !rc && k < 3; k++)
-        rc = stitch_bound_tensor_read(ctx, stream, &tensors[k], in[k], tensors[k].info.bytes, NULL);
-    for (size_t i = 0; !rc && i < n; i++)
-        kept[i] = (double)in[1][i] * in[0][i] + in[2][i];
-    return rc ? rc : STITCH_AGAIN;
+    switch (data->calls++ % 3) {
+    case 0:
+        for (size_t k = 0; !rc && k < 3; k++)
+            rc = stitch_bound_tensor_read(ctx, stream, &tensors[k], in[k], tensors[k].info.bytes, NULL);
+        return rc ? rc : STITCH_READY;
+    case 1:
+        for (size_t i = 0; i < n; i++)
+            kept[i] = (double)in[1][i] * in[0][i] + in[2][i];
+        return STITCH_AGAIN;
+    default: return stitch_bound_tensor_write(ctx, stream, &tensors[3], kept, tensors[3].info.bytes, NULL);
+    }
 }
 
 static int reads_too_much(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
@@ -341,12 +345,17 @@ static int reads_too_much(stitch_stream stream, const stitch_bound_tensor *tenso
     return stitch_bound_tensor_read(ctx, stream, &tensors[0], &byte, tensors[0].info.bytes + 1, NULL);
 }
 
+static int never_ready(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
+{
+    return STITCH_READY;
+}
+
 static int never_done(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
 {
     return STITCH_AGAIN;
 }
 
-TEST(callback_in_two_parts)
+TEST(callback_in_parts)
 {
     callback_data data = {NULL, 0, 0};
     stitch_verify_options o = few();
@@ -358,11 +367,11 @@ TEST(callback_in_two_parts)
 
     o.last_stage = STITCH_STAGE_CORRECT;
     CHECK_OK(stitch_task_parse(ctx, "{\"stitch_task\":1," VECTOR_HEAD "}", NULL, &t, &err));
-    CHECK_OK(stitch_task_set_reference_fn(t, two_part_reference, &data, STITCH_DTYPE_F64, &err));
+    CHECK_OK(stitch_task_set_reference_fn(t, part_reference, &data, STITCH_DTYPE_F64, &err));
     r = verify(t, VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];"), VECTOR_PLAN, &o);
     CHECK_INT(stitch_report_summary_get(r, &s), 0);
     CHECK_INT(s.correct, 1);
-    CHECK(data.calls > 0 && data.calls % 2 == 0);
+    CHECK(data.calls > 0 && data.calls % 3 == 0);
     stitch_report_free(r);
     r = verify(t, VECTOR_KERNEL("float", "y[i] = a[i] * x[i] - b[i];"), VECTOR_PLAN, &o);
     CHECK_INT(stitch_report_summary_get(r, &s), 0);
@@ -374,7 +383,9 @@ TEST(callback_in_two_parts)
         stitch_reference_fn fn;
         int status;
         const char *text;
-    } bad[] = {{reads_too_much, STITCH_E_INVALID, "callback"}, {never_done, STITCH_E_STATE, "returned 1"}};
+    } bad[] = {{reads_too_much, STITCH_E_INVALID, "callback"},
+               {never_done, STITCH_E_STATE, "returned 1"},
+               {never_ready, STITCH_E_STATE, "returned 2"}};
     for (size_t i = 0; i < STITCH__COUNT(bad); i++) {
         r = NULL;
         CHECK_OK(stitch_task_parse(ctx, "{\"stitch_task\":1," VECTOR_HEAD "}", NULL, &t, &err));
@@ -762,7 +773,7 @@ TEST(findings_of_the_simulator)
 }
 
 TEST_MAIN(RUN(a_right_candidate), RUN(wrong_candidates), RUN(layer_norm), RUN(softmax_without_the_maximum),
-          RUN(states_live_from_run_to_run), RUN(callback_reference), RUN(callback_in_two_parts), RUN(recorded_tensors),
+          RUN(states_live_from_run_to_run), RUN(callback_reference), RUN(callback_in_parts), RUN(recorded_tensors),
           RUN(a_seed_repeats_everything), RUN(can_be_cancelled), RUN(a_task_without_a_reference), RUN(without_a_device),
           RUN(wrong_only_when_timed), RUN(results_that_look_like_the_filling), RUN(not_repeatable),
           RUN(a_slow_candidate), RUN(a_candidate_that_outlives_the_deadline), RUN(against_itself),

@@ -545,6 +545,42 @@ TEST(failures_that_are_not_the_candidates)
     stitch_program_free(p);
 }
 
+static struct {
+    int calls, computed;
+} parts;
+
+static int in_parts(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
+{
+    int part = parts.calls++ % 3;
+    parts.computed += part == 1;
+    return part == 0 ? STITCH_READY : part == 1 ? STITCH_AGAIN : 0;
+}
+
+TEST(a_baseline_in_parts)
+{
+    stitch_verify_options o = few();
+    stitch_report *r = NULL;
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    stitch_task *t = NULL;
+
+    need_context();
+    stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+    CHECK_OK(stitch_task_parse(ctx, head, NULL, &t, &err));
+    CHECK_OK(stitch_task_set_reference_program(t, program(ctx, KERNEL("oracle", "double"), PLAN("oracle")),
+                                               STITCH_DTYPE_F64, &err));
+    CHECK_OK(stitch_task_add_baseline_fn(t, "parts", STITCH_PRECISION_F32, in_parts, NULL, &err));
+    memset(&parts, 0, sizeof(parts));
+    CHECK_OK(stitch_verify_program(ctx, t, p, &o, &r, &err));
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    CHECK_INT(s.timed, 1);
+    CHECK(strstr(stitch_report_text(r), "could not be measured") == NULL);
+    CHECK(parts.computed >= o.iterations);
+    CHECK_INT(parts.calls, 3 * parts.computed); /* every computation had all its parts */
+    stitch_report_free(r);
+    stitch_task_free(t);
+    stitch_program_free(p);
+}
+
 TEST(stops_where_asked)
 {
     stitch_verify_options o = few();
@@ -808,6 +844,7 @@ TEST(nothing_is_left)
 TEST_MAIN(RUN(a_right_candidate), RUN(order_of_timed_runs), RUN(wrong_in_one_trial), RUN(parts_not_written),
           RUN(changes_what_it_may_only_read), RUN(wrong_when_timed), RUN(not_the_same_bits),
           RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little), RUN(hangs_for_good),
-          RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates), RUN(stops_where_asked), RUN(time_budget),
-          RUN(busy_beside_wall_time), RUN(no_busy_time), RUN(records_that_cannot_be_right), RUN(a_fault_under_cupti),
-          RUN(device_memory_runs_out), RUN(host_memory_runs_out), RUN(nothing_is_left))
+          RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts),
+          RUN(stops_where_asked), RUN(time_budget), RUN(busy_beside_wall_time), RUN(no_busy_time),
+          RUN(records_that_cannot_be_right), RUN(a_fault_under_cupti), RUN(device_memory_runs_out),
+          RUN(host_memory_runs_out), RUN(nothing_is_left))

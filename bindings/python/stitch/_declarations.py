@@ -12,6 +12,7 @@ from typing import Any, Dict, Tuple
 
 AGAIN = 1
 MAX_RANK = 8
+READY = 2
 TRACE_NO_DRIVER = 2
 TRACE_NO_RUNTIME = 4
 TRACE_NO_SYNC = 1

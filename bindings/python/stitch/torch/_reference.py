@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -103,12 +104,16 @@ class Callback:
         self.runner: Optional[_run.Runner] = runner
         self.double, self.tf32, self.mode, self.feed = double, tf32, mode, feed
         self._compiled: Any = None
-        self._pending: Optional[List[torch.Tensor]] = None
+        self._call: Any = None  # function, arguments: ready to compute
+        self._made: Any = None  # (result,): computed
+        self._first: Any = None  # of the tensors; the same as long as they are in the same memory
+        self._stack = contextlib.ExitStack()  # PyTorch's settings during a run
         self._stream = -1
         self.error = ""
 
     def release(self) -> None:
-        self.runner = self._compiled = self._pending = None
+        self.abandon()
+        self.runner = self._compiled = self._first = None
 
     # -- memory
 
@@ -132,27 +137,20 @@ class Callback:
         else:
             view(bound, dtype).copy_(value)
 
-    # -- the two parts of a run
+    # -- a run in three parts: what is looked up, what is computed (and timed), what becomes of the results
 
-    def _compute(self, tensors: Dict[str, BoundTensor]) -> None:
+    def _prepare(self, tensors: Dict[str, BoundTensor]) -> Tuple[Any, Any, Any]:
         assert self.runner is not None
         leaves = [self._get(tensors[name]) for name, _, _ in self.spec.inputs]
         for i in self.spec.written:  # not the library's own
             leaves[i] = leaves[i].clone()
-        draws = [self._get(tensors[name]) for name, _, _ in self.spec.draws]
-        args, kwargs = _tree.build(self.spec.arguments, widen(leaves) if self.double else leaves)
-        source = (lambda i, draw, device: draws[i]) if self.feed else _run.generate
-        out: List[Tuple[str, torch.Tensor]] = []
+        function = self._function()
         if self.double or self.feed:
-            with _run.default_dtype(torch.float64 if self.double else torch.get_default_dtype()):
-                with _run.Watch(source):
-                    made = self.runner.call(args, kwargs)
-        else:
-            made = self.runner.call(args, kwargs, self._function())
-        _tree.flatten(made, "", out, "the result of forward")
-        if len(out) != len(self.spec.outputs):
-            raise UnsupportedError("forward gives another number of tensors this time")
-        self._pending = [tensor.detach() for _, tensor in out]
+            draws = [self._get(tensors[name]) for name, _, _ in self.spec.draws]
+            self._stack.enter_context(_run.default_dtype(torch.float64 if self.double else torch.get_default_dtype()))
+            self._stack.enter_context(_run.Watch((lambda i, draw, device: draws[i]) if self.feed else _run.generate))
+        args, kwargs = _tree.build(self.spec.arguments, widen(leaves) if self.double else leaves)
+        return function, args, kwargs
 
     def _function(self) -> Any:
         assert self.runner is not None
@@ -163,33 +161,55 @@ class Callback:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         return self._compiled
 
-    def _finish(self, tensors: Dict[str, BoundTensor]) -> None:
-        results, self._pending = self._pending or [], None
-        with torch.no_grad():
-            for (name, _, _), value in zip(self.spec.outputs, results):
-                self._put(tensors[name], value)
-        assert self.runner is not None
-        self.runner.restore()
+    def _finish(self, tensors: Dict[str, BoundTensor], made: Any) -> None:
+        out: List[Tuple[str, torch.Tensor]] = []
+        _tree.flatten(made, "", out, "the result of forward")
+        if len(out) != len(self.spec.outputs):
+            raise UnsupportedError("forward gives another number of tensors this time")
+        for (name, _, _), (_, value) in zip(self.spec.outputs, out):
+            self._put(tensors[name], value.detach())
+
+    def abandon(self) -> None:
+        """Back to where a run begins: PyTorch's settings and the module's state are as before."""
+        self._call = self._made = None
+        self._stack.close()
+        if self.runner is not None:
+            self.runner.restore()
 
     def __call__(self, stream: int, tensors: Dict[str, BoundTensor]) -> int:
-        if self.runner is None:
-            raise InvalidError("the task is closed")
-        if self._pending is not None:
-            with self._on(stream):
-                self._finish(tensors)
-            return 0
+        first = next(iter(tensors.values()), None)
         try:
-            with self._on(stream), _run.precision(self.tf32):
-                self._compute(tensors)
+            if self._first is not first:  # another verification, whatever became of the last one
+                self.abandon()
+                self._first = first
+            if self._call is not None:  # nothing but this is timed
+                function, args, kwargs = self._call
+                self._made, self._call = (function(*args, **kwargs),), None
+                return int(c.AGAIN)
+            if self._made is not None:
+                (made,), self._made = self._made, None
+                self._stack.close()
+                with self._on(stream), torch.no_grad():
+                    self._finish(tensors, made)
+                    del made
+                    self.abandon()
+                return 0
+            if self.runner is None:
+                raise InvalidError("the task is closed")
+            enter = self._stack.enter_context
+            enter(self._on(stream))
+            enter(_run.precision(self.tf32))
+            enter(torch.no_grad())
+            enter(torch.autocast(self.device.type, enabled=False))
+            self._call = self._prepare(tensors)
+            return int(c.READY)
         except BaseException:
-            self._pending = None
-            self.runner.restore()
+            self.abandon()
             raise
-        return int(c.AGAIN)
 
     def _on(self, stream: int) -> Any:
         if self.device.type == "cpu":
-            return torch.inference_mode(False)
+            return contextlib.nullcontext()
         if stream != self._stream:
             # What was cached for a stream that is gone is of no use any more.
             self._stream = stream
@@ -232,7 +252,6 @@ class Baseline(Callback):
     def _give_up(self, e: BaseException) -> None:
         self.error = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:500]
         self._notes.append(f"baseline {self._name} failed: {self.error}")
-        self._pending = None
 
 
 def view(bound: BoundTensor, dtype: torch.dtype) -> torch.Tensor:
