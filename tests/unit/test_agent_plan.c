@@ -114,7 +114,7 @@ TEST(a_profile_is_in_the_prompt_and_not_in_its_fingerprint)
     stitch_context *ctx = NULL;
     stitch_model *model = NULL;
     stitch_task *task = NULL;
-    seen seen[STITCH__COUNT(profiles)];
+    seen asked[STITCH__COUNT(profiles)];
 
     o.device = "sim:sm_90a";
     CHECK_OK(stitch_context_new(&ctx, &o, &err));
@@ -123,12 +123,12 @@ TEST(a_profile_is_in_the_prompt_and_not_in_its_fingerprint)
         stitch_plan_options options = STITCH_PLAN_OPTIONS_INIT;
         stitch_plan_doc *plan = NULL;
         options.trace_summary = profiles[i];
-        CHECK_OK(stitch_model_new_host(ctx, note_request, &seen[i], &model, &err));
+        CHECK_OK(stitch_model_new_host(ctx, note_request, &asked[i], &model, &err));
         CHECK_OK(stitch_context_set_model(ctx, STITCH_ROLE_PLANNER, model, &err));
         CHECK_OK(stitch_plan(ctx, task, &options, &plan, &err));
-        CHECK(seen[i].profile == (profiles[i] != NULL));
-        CHECK_STR(seen[i].fingerprint, seen[0].fingerprint);
-        CHECK_INT(strlen(seen[i].fingerprint), 64);
+        CHECK(asked[i].profile == (profiles[i] != NULL));
+        CHECK_STR(asked[i].fingerprint, asked[0].fingerprint);
+        CHECK_INT(strlen(asked[i].fingerprint), 64);
         stitch_plan_free(plan);
         CHECK_OK(stitch_context_set_model(ctx, STITCH_ROLE_PLANNER, NULL, &err));
         stitch_model_free(model);
