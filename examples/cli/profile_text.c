@@ -96,7 +96,7 @@ static void put_counted(const json_t *facts, const json_t *verdicts)
 
     json_array_foreach(kernels, i, kernel) all += metric(kernel, "inst") * real(kernel, "launches");
     printf(
-        "\n   work      x  %-*s  bound     warp inst.  global sectors  x ideal  shared wavefr.  x ideal  blocks run\n",
+        "\n instr.      x  %-*s  bound     warp inst.  global sectors  x ideal  shared wavefr.  x ideal  blocks run\n",
         NAME, "kernel");
     json_array_foreach(kernels, i, kernel)
     {
@@ -149,9 +149,9 @@ static void put_line(const line *l, double all, bool counted)
             printf("%s %s %.0f %%", i ? "," : " :", text(reason, "name"),
                    100 * real(reason, "samples") / real(l->line, "samples"));
     }
-    if (counted && real(l->line, "ideal_sectors") > 0)
+    if (counted && real(l->line, "sectors") > 1.05 * real(l->line, "ideal_sectors"))
         printf(" : %.2f x the sectors that it needs", real(l->line, "sectors") / real(l->line, "ideal_sectors"));
-    if (counted && real(l->line, "ideal_wavefronts") > 0)
+    if (counted && real(l->line, "wavefronts") > 1.05 * real(l->line, "ideal_wavefronts"))
         printf(" : %.2f x the wavefronts that it needs",
                real(l->line, "wavefronts") / real(l->line, "ideal_wavefronts"));
     if (*text(l->line, "text"))

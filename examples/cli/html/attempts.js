@@ -74,12 +74,12 @@ function attemptChart(data) {
 
 function attemptTable(data) {
   const planned = data.attempts.some((a) => a.plan > 0), timed = data.attempts.some((a) => a.report.summary.median_us > 0), counted = data.attempts.some((a) => a.tokens > 0);
-  return table([["", "number"], ["result", "nowrap"], ...(timed ? [["time", "number"], ["speed-up", "number"]] : []), ["stages", "nowrap"], ["made by", ""], ...(planned ? [["plan", "number"]] : []),
+  return table([["", "number"], ["result", "result"], ...(timed ? [["time", "number"], ["speed-up", "number"]] : []), ["stages", "nowrap"], ["made by", ""], ...(planned ? [["plan", "number"]] : []),
     ...(counted ? [["tokens", "number"]] : [])],
     data.attempts.map((a, i) => {
-      const s = a.report.summary, result = outcome(a), link = el("a", "", String(i + 1));
+      const s = a.report.summary, result = outcome(a), link = el("a", "", String(i + 1)), failed = a.report.stages.find((x) => x.status === "failed");
       link.href = "#attempt-" + (i + 1);
-      return { className: i === data.best ? "best" : "", cells: [link, el("span", result.ok ? "good" : "bad", result.text, i === data.best && " (best)"),
+      return { className: i === data.best ? "best" : "", cells: [link, [el("span", result.ok ? "good" : "bad", result.text, i === data.best && " (best)"), failed && el("div", "quiet small why", failed.message.length > 120 ? failed.message.slice(0, 117) + "\u2026" : failed.message)],
         ...(timed ? [time(s.median_us), s.speedup > 0 ? short(s.speedup) + "\u00d7" : ""] : []), stageStrip(a.report),
         [a.action, a.base >= 0 && el("span", "quiet", ` of ${a.base + 1}`)], ...(planned ? [String(a.plan + 1)] : []), ...(counted ? [a.tokens > 0 ? digits(a.tokens, 0) : ""] : [])] };
     }));

@@ -108,7 +108,12 @@ function roofline(roofs, gbs, points, width) {
     svg("text", { class: "label", x: 14, y: (top + height - bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(top + height - bottom) / 2})` }, "TFLOP/s"));
   const xEnd = 10 ** x1, xStart = 10 ** x0;
   root.append(svg("line", { class: "roof", x1: x(xStart), y1: y(xStart * slope), x2: x(highest / slope), y2: y(highest) }));
-  const sorted = [...roofs].sort((a, b) => b[1] - a[1]);
+  const sorted = [];
+  for (const [name, value] of [...roofs].sort((a, b) => b[1] - a[1])) {
+    const last = sorted[sorted.length - 1];
+    if (last && value > 0.96 * last[1]) last[0] += ", " + name; /* one line for the eye */
+    else sorted.push([name, value]);
+  }
   let free = -Infinity; /* below what is drawn already */
   sorted.forEach(([name, value], i) => {
     const at = y(value), next = i + 1 < sorted.length ? y(sorted[i + 1][1]) : height;

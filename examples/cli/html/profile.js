@@ -96,7 +96,7 @@ function countedKernels(profile, color) {
   const { facts, advice } = profile, work = (k) => ((k.metrics || {}).inst || 0) * (k.launches || 1);
   const all = facts.kernels.reduce((sum, k) => sum + work(k), 0) || 1;
   const ratio = (value, ideal) => (ideal > 0 ? digits(value / ideal, 2) : "");
-  return table([["kernel", "name"], ["work", "nowrap"], ["launches", "number"], ["bound", ""], ["warp instructions", "number"], ["operations", "number"], ["sectors", "number"],
+  return table([["kernel", "name"], ["of all instructions", "nowrap"], ["launches", "number"], ["bound", ""], ["warp instr.", "number"], ["operations", "number"], ["sectors", "number"],
     ["\u00d7 needed", "number"], ["wavefronts", "number"], ["\u00d7 needed", "number"], ["diverging", "number"], ["blocks run", "number"]],
   facts.kernels.map((k, i) => {
     const v = listOf(advice.kernels)[i] || {}, m = k.metrics || {};
@@ -140,7 +140,7 @@ function rooflineOf(profile, color) {
     el("p", "quiet small", c.measured ? "Ceilings were measured on this device." : "Ceilings follow from the architecture's rates and clocks.",
       counted && " Rings stand where a kernel's roof is by the bytes that its threads ask for; nothing was timed.",
       !counted && points.length > 0 && " A point's size is the kernel's share of the time.",
-      without.length > 0 && ` Not drawn, for their operations or bytes are not known: ${[...new Set(without)].join(", ")}.`)];
+      without.length > 0 && ` Not drawn, for they have no operations or it is not known how many: ${[...new Set(without)].join(", ")}.`)];
 }
 
 /* ---- lines ---- */
@@ -176,9 +176,9 @@ function heatOf(profile) {
 function linesOf(profile, source, color) {
   const lines = hotLines(profile), facts = profile.facts, counted = isCounted(profile);
   if (!lines.length) return el("p", "quiet", "No lines are known.", facts.no_samples && " " + facts.no_samples);
-  const top = table([["share", "nowrap"], [counted ? "line and what it moves" : "line and what its warps wait for", ""], ["kernel", "name"]], lines.slice(0, 12).map(({ kernel, line, share, about }) => [
+  const top = table([["share", "nowrap"], [counted ? "line, kernel, what it moves" : "line, kernel, what its warps wait for", ""]], lines.slice(0, 12).map(({ kernel, line, share, about }) => [
     [bar(share, color(kernel.name)), percent(share, 1)],
-    [el("div", "", el("code", "", line.text || "\u2014")), el("div", "quiet small", `${line.file}:${line.line}`, about && " \u00b7 " + about)], el("code", "", kernel.name)]));
+    [el("div", "", el("code", "", line.text || "\u2014")), el("div", "quiet small", `${line.file}:${line.line} \u00b7 ${kernel.name}`, about && " \u00b7 " + about)]]));
   const heat = heatOf(profile);
   return [el("p", "quiet small", counted ? "Share of all warp instructions. What lines move is compared with what the same lanes would need side by side."
     : "Share of the kernels' time, by samples of what warps wait for."), top,
@@ -203,9 +203,9 @@ function profileView(profile, trace, source) {
   const wall = run.wall_us > 0 ? run.wall_us : (run.busy_us || 0) + (run.idle_us || 0);
   for (const k of facts.kernels) color(k.name);
   const missing = [["Times", facts.no_timeline], ["Counters", facts.no_counters], ["Stalls by line", facts.no_samples]].filter((m) => m[1]);
-  return [el("p", "", el("b", "", verdict.bound === "unknown" ? "What bounds it is not known" : `${verdict.bound}-bound`), el("span", "quiet", BOUNDS[verdict.bound] ? " \u2014 " + BOUNDS[verdict.bound] : ""),
+  return [el("p", "", el("b", "", verdict.bound === "unknown" ? "What bounds it is not known" : `${verdict.bound}-bound`), el("span", "quiet", BOUNDS[verdict.bound] && !isCounted(profile) ? " \u2014 " + BOUNDS[verdict.bound] : ""),
     el("br"), verdict.because, "."),
-  el("div", "figures", [[time(wall), "a run"], [time(run.busy_us), "device busy"], [time(run.idle_us), "device idle"], [time(verdict.limit_us), "what the ceiling allows"],
+  wall > 0 && el("div", "figures", [[time(wall), "a run"], [time(run.busy_us), "device busy"], [time(run.idle_us), "device idle"], [time(verdict.limit_us), "what the ceiling allows"],
     [percent(verdict.reached), "of the ceiling reached"], [run.launches ? String(run.launches) : "", run.graph ? "launches, in a graph" : "launches"]].filter((f) => f[0]).map((f) => figure(...f))),
   missing.map(([what, why]) => el("p", "note small", `${what} are missing: ${why}`)),
   el("h3", "", "Advice"), el("p", "quiet small", "Most gain first; gains are upper bounds and do not add up."), part(() => adviceOf(profile)),
