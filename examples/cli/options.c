@@ -227,13 +227,13 @@ static bool take_where(const char *value, int *out)
     return false;
 }
 
-/* "a,b": the copy ends with the process. */
-static bool take_names(const char *text, cli_options *o)
+/* "a,b", which becomes "a\0b". */
+static bool take_names(char *text, cli_options *o)
 {
     const size_t most = sizeof(o->metrics) / sizeof(o->metrics[0]);
-    char *copy = strdup(text), *save = NULL;
+    char *save = NULL;
 
-    for (char *name = copy ? strtok_r(copy, ",", &save) : NULL; name; name = strtok_r(NULL, ",", &save)) {
+    for (char *name = strtok_r(text, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
         if (o->metric_count == most)
             return false;
         o->metrics[o->metric_count++] = name;
@@ -251,7 +251,7 @@ static bool take_count(const char *text, long max, long *out)
 }
 
 /* false: the value is bad */
-static bool apply(cli_options *o, int option, const char *value)
+static bool apply(cli_options *o, int option, char *value)
 {
     long long v;
     switch (option) {

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
-   What the parts of the page are made with. Text goes into text nodes and attributes that are no code, never into markup. */
+   What the parts of the page are made with. Text goes into text nodes and attributes that are no code, never into
+   markup. */
 
-/* What a reader cannot see, or what turns the order of characters around, is shown by its number. Line ends and tabs stay. */
+/* What a reader cannot see, or what turns the order of characters around, is shown by its number. Line ends and tabs
+ * stay. */
 function visible(text) {
-  return String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
-    (c) => "\u2039U+" + c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0") + "\u203a");
+  return String(text).replace(
+      /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+      (c) => "\u2039U+" + c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0") + "\u203a");
 }
 
 function put(node, children) {
@@ -87,7 +90,7 @@ function figure(value, name) {
 const known = (value) => typeof value === "number" && isFinite(value);
 
 function digits(value, places) {
-  return known(value) ? value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places }) : "";
+  return known(value) ? value.toLocaleString("en", {minimumFractionDigits: places, maximumFractionDigits: places}) : "";
 }
 
 /* Three digits that count. */
@@ -128,12 +131,14 @@ function hover(node, text) {
     tip.style.left = Math.max(4, right ? event.clientX + 14 : event.clientX - 10 - tip.offsetWidth) + "px";
     tip.style.top = Math.max(4, Math.min(event.clientY + 16, window.innerHeight - tip.offsetHeight - 6)) + "px";
   });
-  node.addEventListener("pointerleave", () => { tip.hidden = true; });
+  node.addEventListener("pointerleave", () => {
+    tip.hidden = true;
+  });
   return node;
 }
 
-/* Calls changed() when the node has got a place in the page, and when its size has changed; not within the observer, which must
-   not cause what it observes. */
+/* Calls changed() when the node has got a place in the page, and when its size has changed; not within the observer,
+   which must not cause what it observes. */
 function watch(node, changed) {
   queueMicrotask(changed);
   new ResizeObserver(() => requestAnimationFrame(changed)).observe(node);
