@@ -46,44 +46,56 @@ static int profile_task(cli *c, stitch_task *task)
     return code;
 }
 
-/* The run that the two files show is the same. */
-static int write_files(cli *c, stitch_task *task, stitch_program *program, const stitch_report *report)
+static int write_trace(cli *c, const stitch_trace *trace)
 {
-    json_t *data = NULL, *attempt = NULL;
-    stitch_trace *trace = NULL;
     stitch_error *err = NULL;
     char *json = NULL;
-    int code = 0, rc = STITCH_OK;
+    int code, rc = stitch_trace_json(trace, &json, &err);
+
+    if (rc)
+        return cli_fail(c, "trace", rc, err);
+    code = cli_write_file(c, c->o.trace, json, strlen(json));
+    stitch_free(json);
+    return code;
+}
+
+static int write_report(cli *c, stitch_task *task, stitch_program *program, const stitch_report *report,
+                        const stitch_trace *trace)
+{
+    json_t *data = cli_html_begin(c, task), *attempt = cli_html_attempt(program, report);
+    int code;
+
+    if (trace)
+        json_object_set_new(attempt, "trace", cli_html_trace(trace));
+    json_object_set_new(data, "attempts", json_pack("[o]", attempt));
+    json_object_set_new(data, "best", json_integer(0));
+    code = cli_html_write(c, data, c->o.html);
+    json_decref(data);
+    return code;
+}
+
+/* Both files show the same run. */
+static int write_files(cli *c, stitch_task *task, stitch_program *program, const stitch_report *report)
+{
+    stitch_trace *trace = NULL;
+    stitch_error *err = NULL;
+    int code = 0, written = 0, rc = STITCH_OK;
 
     if (c->o.trace || (c->o.html && !cli_simulated(c)))
         rc = cli_trace_program(c, program, &trace, &err);
-    if (rc && c->o.trace)
+    if (rc && c->o.trace) {
         code = cli_fail(c, "trace", rc, err);
-    else if (rc)
-        cli_say(c, "no timeline: %s", err ? stitch_error_message(err) : stitch_status_text(rc));
-    if (rc && !c->o.trace)
-        stitch_error_free(err);
-    err = NULL;
-    if (c->o.trace && trace) {
-        if ((rc = stitch_trace_json(trace, &json, &err)) != STITCH_OK)
-            code = cli_fail(c, "trace", rc, err);
-        else if ((code = cli_write_file(c, c->o.trace, json, strlen(json))) == 0)
-            cli_say(c, "wrote %s", c->o.trace);
+        err = NULL;
+    } else if (rc) {
+        cli_say(c, "note: the report has no timeline: %s", err ? stitch_error_message(err) : stitch_status_text(rc));
+    } else if (c->o.trace) {
+        code = write_trace(c, trace);
     }
-    if (c->o.html) {
-        data = cli_html_begin(c, task);
-        attempt = cli_html_attempt(program, report);
-        if (trace)
-            json_object_set_new(attempt, "trace", cli_html_trace(trace));
-        json_object_set_new(data, "attempts", json_pack("[o]", attempt));
-        json_object_set_new(data, "best", json_integer(0));
-        rc = cli_html_write(c, data, c->o.html);
-        code = code ? code : rc;
-    }
-    json_decref(data);
-    stitch_free(json);
+    if (c->o.html)
+        written = write_report(c, task, program, report, trace);
+    stitch_error_free(err);
     stitch_trace_free(trace);
-    return code;
+    return code ? code : written;
 }
 
 static int profile_program(cli *c, stitch_task *task, stitch_program *program)

@@ -346,13 +346,17 @@ static int write_report(run *r, int64_t tokens, double cost)
     if (r->reference)
         json_object_set_new(data, "reference", json_loads(stitch_profile_json(r->reference), 0, NULL));
     code = cli_html_write(c, data, c->o.html);
+    if (!code)
+        cli_say(c, "wrote %s", c->o.html);
     if (!code && r->h.best >= 0 && !r->simulated && !c->o.no_profile) {
         stitch_program *best = stitch_candidate_program(r->h.candidates[r->h.best]);
-        if (cli_trace_program(c, best, &trace, &err) == STITCH_OK) {
+        int rc = cli_trace_program(c, best, &trace, &err);
+        if (rc == STITCH_OK) {
             json_object_set_new(json_array_get(attempts, (size_t)r->h.best), "trace", cli_html_trace(trace));
             code = cli_html_write(c, data, c->o.html);
         } else {
-            cli_say(c, "note: the report has no timeline: %s", err ? stitch_error_message(err) : "the driver failed");
+            cli_say(c, "note: the report has no timeline: %s",
+                    err ? stitch_error_message(err) : stitch_status_text(rc));
         }
     }
     stitch_error_free(err);

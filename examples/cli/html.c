@@ -187,6 +187,5 @@ int cli_html_write(cli *c, const json_t *data, const char *path)
         fprintf(stderr, "stitch: %s: %s\n", path, strerror(errno));
         return EXIT_USAGE;
     }
-    cli_say(c, "wrote %s", path);
     return 0;
 }

@@ -226,6 +226,36 @@ def check_drawn(browser, name, path, words, shapes):
     check(f"{name}: charts", all(tags.count(tag) >= least for tag, least in shapes.items()), {tag: tags.count(tag) for tag in shapes})
 
 
+def check_diff(browser, script):
+    """What the page's diff() says leads from the one text to the other, in as few lines as can be."""
+    body = script[: script.rindex("page(JSON.parse(")] + """
+      let seed = 7, bad = [];
+      const random = (n) => (seed = (seed * 16807) % 2147483647) % n;
+      const least = (a, b) => { /* lines that are not common, by the table of common subsequences */
+        let row = new Array(b.length + 1).fill(0);
+        for (const x of a) {
+          const next = [0];
+          b.forEach((y, j) => next.push(x === y ? row[j] + 1 : Math.max(row[j + 1], next[j])));
+          row = next;
+        }
+        return a.length + b.length - 2 * row[b.length];
+      };
+      for (let i = 0; i < 2000; i++) {
+        const lines = () => Array.from({ length: random(12) }, () => "abcd"[random(1 + i % 4)]);
+        const a = lines(), b = i % 5 ? lines() : [...a.slice(0, random(6)), "e", ...a.slice(random(6))], rows = diff(a.join("\\n"), b.join("\\n"));
+        const side = (sign, number) => rows.filter((r) => r.sign !== sign).map((r, k) => (r[number] === k + 1 ? r.text : "?")).join("\\n");
+        const changed = rows.filter((r) => r.sign !== " ").length;
+        if (side("+", "old") !== a.join("\\n") || side("-", "now") !== b.join("\\n") || changed !== least(a.join("\\n").split("\\n"), b.join("\\n").split("\\n")))
+          bad.push(JSON.stringify([a, b, rows]));
+      }
+      const long = diff("x\\n".repeat(5000), "y\\n".repeat(5000));
+      if (long.length !== 10001) bad.push("long: " + long.length);
+      document.title = bad.length ? "bad: " + bad[0] : "all good";"""
+    dom, console = draw(browser, put("diff.html", "<!doctype html><title>-</title><body><script>" + body + "</script>"))
+    title = re.findall("<title>(.*?)</title>", dom, re.S)
+    check("what changed between attempts", title == ["all good"] and not console, (title, console))
+
+
 # ---- the whole ----
 
 
@@ -279,6 +309,7 @@ def main():
             check_drawn(browser, "profile", os.path.join(FOLDER, "profile.html"), ["The program", "Kernels"], {"svg": 1})
             check_drawn(browser, "gpu", os.path.join(FOLDER, "gpu.html"), ["95 % interval", "uncoalesced", "long_scoreboard", "stream 7", "host"],
                         {"svg": 3, "rect": 7, "circle": 10})
+            check_diff(browser, Page(text).scripts[1])
         else:
             skip("drawn by a browser", "there is no Chromium")
     print(f"1..{len(tests)}")
