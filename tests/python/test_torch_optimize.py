@@ -364,6 +364,32 @@ def test_files_that_are_broken():
             bridge.load(os.path.join(folder, "nowhere"), module, ctx=ctx)
 
 
+def test_a_model_that_gives_up():
+    """What is right already is kept; without anything the error comes through."""
+    from types import SimpleNamespace
+
+    from stitch.torch import _optimize
+
+    def turns(*best):
+        for one in best:
+            yield SimpleNamespace(best=one)
+        raise stitch.BudgetError("spent")
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert len(list(_optimize._until_the_model_fails(turns(None, object())))) == 2
+    assert ["spent" in str(w.message) for w in seen] == [True]
+    with tap.raises(stitch.BudgetError, "spent"):
+        list(_optimize._until_the_model_fails(turns(None, None)))
+    with tap.raises(stitch.StateError):
+        list(_optimize._until_the_model_fails(_raise(stitch.StateError("lost"))))
+
+
+def _raise(error):
+    yield type("Turn", (), {"best": 1})
+    raise error
+
+
 def test_nothing_right():
     driver = sim.Driver()
     with tap.raises(stitch.NotFoundError, "no program was right after 2 attempts", "FAILED at"):

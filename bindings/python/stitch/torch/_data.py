@@ -70,10 +70,11 @@ def _correlated(x: torch.Tensor) -> bool:
         scale = math.sqrt(float(a.square().sum()) * float(b.square().sum()))
         if scale > 0 and abs(float((a * b).sum())) / scale > 0.05 + 4 / math.sqrt(a.numel()):
             return True
-        whole = x.narrow(0, 0, min(4, x.shape[0])).double() if x.dim() > 1 and axis else x.double()
-        sums = whole.sum(axis) if x.numel() <= SAMPLES * 16 else None
-        if sums is not None and sums.numel() > 4 and float(sums.std()) < 1e-4 * float(whole.std()):
-            return True
+        if x.numel() <= SAMPLES * 16:
+            whole = x.narrow(0, 0, min(4, x.shape[0])).double() if axis else x.double()
+            sums = whole.sum(axis)
+            if sums.numel() > 4 and float(sums.std()) < 1e-4 * float(whole.std()):
+                return True
     if part.dim() >= 2 and part.shape[-1] == part.shape[-2] == x.shape[-1] == x.shape[-2] and part.shape[-1] > 4:
         return bool((part - part.transpose(-1, -2)).abs().max() <= 1e-6 * part.abs().max())
     return False

@@ -44,6 +44,16 @@ class ModelFile:
             raise FormatError(f"{self.path}: get_inputs() returned a {type(made).__name__}, not a list")
         return list(made)
 
+    def _draw(self, place: torch.device) -> List[Any]:
+        """The inputs, drawn where they are needed: gigabytes take long on the CPU."""
+        if place.type != "cpu":
+            try:
+                with place:
+                    return self.inputs()
+            except FormatError:
+                pass  # they are made of something that must be on the CPU
+        return self.inputs()
+
     def _ask(self, what: str, function: Callable[[], Any]) -> Any:
         try:
             return function()
@@ -58,7 +68,7 @@ class ModelFile:
         with torch.random.fork_rng(devices=[place.index or 0] if place.type == "cuda" else []):
             torch.manual_seed(seed)
             module = self.model()
-            inputs = [value.to(place) if isinstance(value, torch.Tensor) else value for value in self.inputs()]
+            inputs = [value.to(place) if isinstance(value, torch.Tensor) else value for value in self._draw(place)]
         _run.move(module, place)
         return module, inputs
 
@@ -71,6 +81,10 @@ def _call(init: Any) -> Tuple[List[Any], Dict[str, Any]]:
     if len(init) == 2 and isinstance(init[0], (list, tuple)) and isinstance(init[1], dict):
         return list(init[0]), dict(init[1])
     return init, {}
+
+
+def _initialised() -> bool:
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def read(path: Path) -> ModelFile:
@@ -91,7 +105,7 @@ def read(path: Path) -> ModelFile:
         raise FormatError(f"{place} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # classes in it look themselves up there
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if _initialised() else []):
         try:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as e:

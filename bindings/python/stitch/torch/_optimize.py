@@ -10,13 +10,25 @@ import threading
 import warnings
 import weakref
 import zipfile
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
 from .._agent import Policy, Turn, loop
 from .._context import Context, Path
-from .._errors import FormatError, InvalidError, NotFoundError, StateError, StitchError
+from .._errors import (
+    AuthError,
+    BudgetError,
+    DeadlineError,
+    FormatError,
+    HttpError,
+    InvalidError,
+    NotFoundError,
+    ReplayError,
+    ReplyError,
+    StateError,
+    StitchError,
+)
 from .._executor import Executor
 from .._model import HostModel, Model
 from .._program import Program
@@ -148,7 +160,14 @@ class Engine:
                 ready.weights = now
             ready.executor.run(stream)
 
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # pylint: disable=broad-except
+            pass  # the interpreter ends
+
     def close(self) -> None:
+        """Waits for the device and releases the executors."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         with self._lock:
@@ -414,6 +433,23 @@ def _shapes_of(task: ModuleTask) -> Shapes:
     return {tensor.name: tuple(tensor.shape) for tensor in task.interface}
 
 
+def _until_the_model_fails(turns: Iterator[Turn]) -> Iterator[Turn]:
+    """The turns; a model that gives up (a spent budget, a lost connection) takes nothing away that is right already."""
+    best = False
+    while True:
+        try:
+            turn = next(turns, None)
+        except (AuthError, BudgetError, DeadlineError, HttpError, ReplayError, ReplyError) as e:
+            if not best:
+                raise
+            warnings.warn(f"the loop ended early, for the model failed: {e}")
+            return
+        if turn is None:
+            return
+        best = turn.best is not None
+        yield turn
+
+
 def _search(
     ctx: Context,
     task: ModuleTask,
@@ -427,7 +463,7 @@ def _search(
     last: Optional[Turn] = None
     said = "no attempt was made"
     try:
-        for turn in loop(ctx, task, policy, **options):
+        for turn in _until_the_model_fails(loop(ctx, task, policy, **options)):
             last, said = turn, turn.report.text
             opened += [turn.candidate, turn.report, turn.plan]
             reports.append(turn.report.json)
@@ -569,11 +605,15 @@ def _dtype(word: str) -> torch.dtype:
     return found[word]
 
 
-def load(path: Path, module: torch.nn.Module, *, ctx: Optional[Context] = None) -> Optimized:
+def load(path: Path, module: torch.nn.Module, *, ctx: Optional[Context] = None, device: Any = None) -> Optimized:
     """A module that was saved with save(), for `module`: one like the original, on the device where it is to run and in
-    the mode that the original had. FormatError if the file is broken, InvalidError if the module has other weights."""
+    the mode that the original had. device: where a module without any tensor is to run. FormatError if the file is broken, InvalidError if the module has other weights.
+    """
     document, program = _read(path)
-    device = device_of(module, [])
+    if any(True for _ in _run.weights(module)) or device is None:
+        device = device_of(module, [])
+    else:
+        device = torch.empty(0, device=device).device
     try:
         if document["stitch_torch"] != _FORMAT:
             raise ValueError(f"it has format {document['stitch_torch']}; {_FORMAT} is known")

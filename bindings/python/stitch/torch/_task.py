@@ -232,7 +232,8 @@ def _fill(
     reserved = {*_run.weights(subject.module), *extra}
     symbol = None
     if batch and not shapes and all(fitted[label] is not None for label in names):
-        symbol = clean(batch, {**taken, **dict.fromkeys(reserved, True)})
+        everything = {**taken, **dict.fromkeys(reserved, True)}
+        symbol = clean("batch" if batch in everything else batch, everything)
     free = find_batch(subject, runner, outputs, watch.draws, symbol) if symbol else None
     if free and symbol:
         chosen, out_shapes, draw_shapes = free
