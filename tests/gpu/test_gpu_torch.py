@@ -248,6 +248,8 @@ def test_nothing_is_left_on_the_gpu():
 
     with context() as ctx:
         module, x = Late().cuda(), torch.randn(64, 2048, device="cuda")
+        with torch.no_grad():
+            module(x)  # cuBLAS takes its workspace
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         gc.collect()
@@ -275,7 +277,7 @@ def test_nothing_is_left_on_the_gpu():
         gc.collect()
         # cuBLAS keeps a workspace for each stream.
         note(f"{torch.cuda.memory_allocated() - before} bytes more after a task than before")
-        assert torch.cuda.memory_allocated() <= before + (40 << 20)
+        assert torch.cuda.memory_allocated() <= before + (100 << 20)
 
 
 def test_optimised_modules():
@@ -417,6 +419,18 @@ def test_model_new():
             assert torch.allclose(new(x), real(old, x), atol=1e-4) and not calls
             new(x[:3])
             assert len(calls) == 1
+
+
+def test_timeline():
+    with context() as ctx:
+        module, inputs = on_gpu(cases.MLP)
+        with bridge.task(module, inputs, ctx=ctx, baselines=[]) as task:
+            try:
+                text = task.timeline()
+            except (stitch.NoLibraryError, stitch.UnsupportedError, stitch.BusyError) as e:
+                raise tap.Skip(e.message) from None
+            note(text[:1500])
+            assert "relu" in text.lower() or "elementwise" in text.lower() or "gemm" in text.lower(), text
 
 
 def test_overhead():

@@ -345,6 +345,8 @@ def test_baselines_do_not_decide():
             eager.runner = None
             assert eager(0, {}) == int(stitch.Status.E_UNSUPPORTED) and "eager failed" in task.notes[0]
             assert [name for name, _ in task.baselines] == ["eager", "tf32"]
+            with tap.raises(stitch.UnsupportedError, "timeline"):
+                task.timeline()
 
 
 def test_nothing_is_left():

@@ -324,9 +324,11 @@ class Turn:
     best_report: Optional[Report]
 
 
-def loop(ctx: Context, task: Task, policy: Optional[Policy] = None, **options: Any) -> Iterator[Turn]:
+def loop(
+    ctx: Context, task: Task, policy: Optional[Policy] = None, *, trace_summary: Optional[str] = None, **options: Any
+) -> Iterator[Turn]:
     """The loop as examples/loop.c has it: plan, code, verify, until next_step() says stop. Yields after every attempt;
-    leave the loop to stop early. `options` go to verify()."""
+    leave the loop to stop early. trace_summary is for the planner; `options` go to verify()."""
     attempts: List[Attempt] = []
     candidates: List[Candidate] = []
     reports: List[Report] = []
@@ -336,7 +338,8 @@ def loop(ctx: Context, task: Task, policy: Optional[Policy] = None, **options: A
         if step.action == Action.STOP:
             return
         if step.action in (Action.PLAN, Action.REPLAN):
-            current, plans = plan(ctx, task, previous=current, attempts=list(zip(attempts, reports))), plans + 1
+            past = list(zip(attempts, reports))
+            current, plans = plan(ctx, task, previous=current, attempts=past, trace_summary=trace_summary), plans + 1
             continue
         old, best = step.base, step.best
         made = code(

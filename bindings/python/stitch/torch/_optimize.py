@@ -456,6 +456,7 @@ def _search(
     policy: Optional[Policy],
     on_turn: Optional[Callable[[Turn], Any]],
     options: Mapping[str, Any],
+    timeline: Optional[str] = None,
 ) -> Tuple[Optional[bytes], Dict[str, Any], List[Dict[str, Any]], str]:
     """The loop: the best program's bytes and report, all reports, and what the last one said."""
     reports: List[Dict[str, Any]] = []
@@ -463,7 +464,7 @@ def _search(
     last: Optional[Turn] = None
     said = "no attempt was made"
     try:
-        for turn in _until_the_model_fails(loop(ctx, task, policy, **options)):
+        for turn in _until_the_model_fails(loop(ctx, task, policy, trace_summary=timeline, **options)):
             last, said = turn, turn.report.text
             opened += [turn.candidate, turn.report, turn.plan]
             reports.append(turn.report.json)
@@ -520,6 +521,7 @@ def optimize(
     policy: Optional[Policy] = None,
     batches: Sequence[int] = (),
     on_turn: Optional[Callable[[Turn], Any]] = None,
+    timeline: bool = False,
     verify_options: Optional[Mapping[str, Any]] = None,
     **options: Any,
 ) -> Optimized:
@@ -530,6 +532,7 @@ def optimize(
     policy   when to stop
     batches  further sizes of the first dimension to verify the program for, where the task found that it is free
     on_turn  called after every attempt
+    timeline  the planner gets a GPU timeline of the module (needs CUPTI, which one tool a process can use)
     verify_options  for verify(): trials, last_stage, ...
     options  for task()
 
@@ -553,7 +556,8 @@ def optimize(
                 ctx.set_model(opened)
         if settings.get("last_stage") in (None, "none", "time", "profile"):
             task.warm()
-        program, report, reports, said = _search(ctx, task, policy, on_turn, settings)
+        seen = task.timeline() if timeline else None
+        program, report, reports, said = _search(ctx, task, policy, on_turn, settings, seen)
         if program is None:
             raise NotFoundError(f"no program was right after {len(reports)} attempts; the last report: {said}")
         shapes = {_batch(task.spec): _shapes_of(task)}

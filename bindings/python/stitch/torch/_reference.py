@@ -213,7 +213,6 @@ class Callback:
         if stream != self._stream:
             # What was cached for a stream that is gone is of no use any more.
             self._stream = stream
-            getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
             torch.cuda.empty_cache()
         where: Any = torch.cuda.default_stream(self.device)
         if stream:

@@ -50,6 +50,28 @@ class ModuleTask(Task):
             if isinstance(function, Baseline):
                 function.warm(self._leaves)
 
+    def timeline(self) -> str:
+        """A GPU timeline of one run of the module as it is, as text: what plan() takes as trace_summary."""
+        from .._trace import Trace  # pylint: disable=import-outside-toplevel
+
+        if self.device.type != "cuda":
+            raise UnsupportedError("there is no timeline of a module on the CPU")
+        runner = _run.Runner(self.module)
+        args, kwargs = _tree.build(self.spec.arguments, [leaf.clone() for leaf in self._leaves])
+        try:
+            with torch.random.fork_rng(devices=devices_of(self.device)):
+                runner.call(args, kwargs)  # what happens only once
+                torch.cuda.synchronize(self.device)
+                with Trace(self._ctx) as trace:
+                    runner.call(args, kwargs)
+                    torch.cuda.synchronize(self.device)
+        finally:
+            runner.restore()
+        try:
+            return trace.text()
+        finally:
+            trace.close()
+
     def close(self) -> None:
         """Releases the task, and what its reference and baselines hold on the device."""
         super().close()
