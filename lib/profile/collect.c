@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is observed of a region, in this order: timeline, counters, samples. Each switches its part of CUPTI off again
+ * What is observed of a region, in this order: samples, timeline, counters. Each switches its part of CUPTI off again
  * before the next begins, for they exclude each other.
  */
 #include "profile/collect.h"
@@ -25,6 +25,7 @@ typedef struct collector {
     stitch_trace *traces[TRACED_RUNS];
     double busy_us[TRACED_RUNS];
     size_t trace_count;
+    stitch__sampling *sampling;
     int64_t run_ns; /* of the last traced run */
 } collector;
 
@@ -279,25 +280,35 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
 
 /* ---- samples ----------------------------------------------------------------------------------------------------- */
 
+/* Before anything is traced: see stitch__sampling_unknown(). */
 static int take_samples(collector *c, int *stop, stitch_error **err)
 {
-    stitch__sampling *sampling = NULL;
     int64_t start;
-    int rc =
-        stitch__sampling_open(c->ctx, c->dev, c->cupti, c->region->modules, c->region->module_count, 0, &sampling, err);
+    int rc = stitch__sampling_open(c->ctx, c->dev, c->cupti, c->region->modules, c->region->module_count, 0,
+                                   &c->sampling, err);
 
     if (!rc)
         rc = before(c, stop, err);
     if (!rc && !*stop)
-        rc = stitch__sampling_start(sampling, err);
+        rc = stitch__sampling_start(c->sampling, err);
     start = stitch__now_ns();
     for (int i = 0; !rc && !*stop && i < SAMPLED_RUNS && (!i || stitch__now_ns() - start < SAMPLED_NS); i++)
         rc = run_once(c, false, stop, err);
     if (!rc && !*stop)
-        rc = stitch__sampling_stop(sampling, err);
-    if (!rc && !*stop)
-        rc = stitch__sampling_fill(sampling, c->f, err);
-    stitch__sampling_close(sampling);
+        rc = stitch__sampling_stop(c->sampling, err);
+    if (!rc && !*stop && !stitch__sampling_total(c->sampling))
+        rc = stitch__sampling_unknown(c->sampling)
+                 ? stitch__err(
+                       c->ctx, err, STITCH_E_UNSUPPORTED,
+                       "CUPTI cannot tell kernels of this process apart any more, because graphs were traced in it "
+                       "before: profile in a new process, or in a worker")
+                 : stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED, "nothing was sampled: the kernels are too short");
+    if (c->sampling)
+        stitch__sampling_end(c->sampling);
+    if (rc) {
+        stitch__sampling_close(c->sampling);
+        c->sampling = NULL;
+    }
     return rc;
 }
 
@@ -312,9 +323,9 @@ int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scop
         int (*take)(collector *, int *, stitch_error **);
         const char **missing;
     } parts[] = {
+        {STITCH__PART_SAMPLES, take_samples, &f->no_samples},
         {STITCH__PART_TIMELINE, take_timeline, &f->no_timeline},
         {STITCH__PART_COUNTERS, take_counters, &f->no_counters},
-        {STITCH__PART_SAMPLES, take_samples, &f->no_samples},
     };
     stitch_error *why = NULL;
     int stop = 0, opened = stitch__cupti_get(ctx, &c.cupti, &why), rc = STITCH_OK;
@@ -331,6 +342,9 @@ int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scop
         }
     }
     stitch_error_free(why);
+    if (!rc && !stop && c.sampling) /* the rows of kernels are there now */
+        rc = stitch__sampling_fill(c.sampling, f, err);
+    stitch__sampling_close(c.sampling);
     for (size_t i = 0; i < c.trace_count; i++)
         stitch_trace_free(c.traces[i]);
     return rc ? rc : stop;

@@ -61,7 +61,7 @@ struct stitch__sampling {
     size_t name_count;
     buffer *given, *data; /* CUPTI has the first one all the time */
     stitch__hits hits;    /* sorted whenever sampling is stopped */
-    uint64_t total, dropped;
+    uint64_t total, dropped, unknown;
 };
 
 /* Buffers that CUPTI never gave back. */
@@ -324,7 +324,7 @@ static int fetch(stitch__sampling *s, bool *more, stitch_error **err)
     for (size_t i = 0; i < RECORDS; i++)
         s->data->records[i].stall_count = s->reason_count;
     d->count = d->remaining = 0;
-    d->dropped = 0;
+    d->dropped = d->other_kernels = 0;
     d->buffer_full = 0;
     int result = s->cupti->PcsGetData(&get);
     if (result == STITCH__CUPTI_OUT_OF_MEMORY && d->buffer_full)
@@ -341,6 +341,7 @@ static int fetch(stitch__sampling *s, bool *more, stitch_error **err)
     for (size_t i = 0; i < d->count && rc == STITCH_OK; i++)
         rc = add_record(s, &d->records[i]);
     s->dropped += d->dropped; /* since the last call */
+    s->unknown += d->other_kernels;
     *more = d->count || d->remaining;
     return rc ? stitch__err_nomem(s->ctx, err) : STITCH_OK;
 }
@@ -401,6 +402,11 @@ uint64_t stitch__sampling_dropped(const stitch__sampling *s)
     return s->dropped;
 }
 
+uint64_t stitch__sampling_unknown(const stitch__sampling *s)
+{
+    return s->unknown;
+}
+
 /* ---- closing ---- */
 
 static void detach(stitch__sampling *s)
@@ -425,18 +431,25 @@ static void detach(stitch__sampling *s)
         stitch__device_leave(s->dev);
 }
 
-void stitch__sampling_close(stitch__sampling *s)
+void stitch__sampling_end(stitch__sampling *s)
 {
-    if (!s)
-        return;
     if (s->enabled)
         detach(s);
     if (s->subscriber)
         s->cupti->Unsubscribe(s->subscriber);
-    for (size_t i = 0; i < s->module_count; i++)
-        stitch__lines_free(s->modules[i].lines);
+    s->subscriber = NULL;
     if (s->claimed)
         stitch__exclusive_release();
+    s->claimed = false;
+}
+
+void stitch__sampling_close(stitch__sampling *s)
+{
+    if (!s)
+        return;
+    stitch__sampling_end(s);
+    for (size_t i = 0; i < s->module_count; i++)
+        stitch__lines_free(s->modules[i].lines);
     stitch_free(s->given);
     stitch_free(s->data);
     stitch_free(s->hits.list);

@@ -33,6 +33,11 @@ int stitch__sampling_stop(stitch__sampling *s, stitch_error **err);
  * the same; lines of several modules that have a kernel of that symbol stand side by side. Samples of a function that
  * was not inlined are its kernel's. Records of other modules are in the total alone. 0 or STITCH_E_NOMEM. */
 int stitch__sampling_fill(const stitch__sampling *s, stitch__facts *f, stitch_error **err);
+/* Gives CUPTI back; what was sampled stays. */
+void stitch__sampling_end(stitch__sampling *s);
+/* Samples that CUPTI could give to no kernel. All of them are after a graph was traced in this process (13.0): modules
+ * that were there then are not known to it any more. */
+uint64_t stitch__sampling_unknown(const stitch__sampling *s);
 uint64_t stitch__sampling_total(const stitch__sampling *s);   /* samples */
 uint64_t stitch__sampling_dropped(const stitch__sampling *s); /* that the hardware lost */
 void stitch__sampling_close(stitch__sampling *s);

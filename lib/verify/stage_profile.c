@@ -79,10 +79,10 @@ static int profile(profiling *p, int *code, stitch_error **why, stitch_error **e
 
     if (!rc && (p->worker || v->dev->info.simulated))
         rc = prepare(p, code, why, err);
-    if (!rc && !*code && !v->dev->info.simulated)
-        rc = stitch__busy_measure(v, &p->candidate, v->report->flush_bytes, code, why, err);
     if (!rc && !*code)
         rc = collect(p, code, why, err);
+    if (!rc && !*code && !v->dev->info.simulated)
+        rc = stitch__busy_measure(v, &p->candidate, v->report->flush_bytes, code, why, err);
     if (p->worker) {
         if (p->candidate.ops)
             p->candidate.ops->close(p->candidate.self);
