@@ -2,8 +2,8 @@
 """Prints the folder(s) that hold cuda.h, nvrtc.h and cublasLt.h, one a line; exits 1 where there are none.
 
 Only headers are needed to build: every NVIDIA library is opened at run time. Searched: the argument, CUDA_HOME,
-CUDA_PATH, /usr/local/cuda*, nvcc's own folder, and the Python wheels (nvidia.*) of the interpreter that runs this and of
-the virtual environment named by VIRTUAL_ENV.
+CUDA_PATH, /usr/local/cuda*, nvcc's own folder, and the Python wheels (nvidia.*) of the interpreter that runs this (pip's
+isolated build environments are only on its path) and of the virtual environment named by VIRTUAL_ENV.
 """
 import glob
 import os
@@ -26,7 +26,7 @@ def candidates():
     if nvcc:
         yield os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(nvcc))), "include")
     yield "/usr/include"
-    roots = site.getsitepackages() + [site.getusersitepackages()]
+    roots = site.getsitepackages() + [site.getusersitepackages()] + [path for path in sys.path if path.endswith("-packages")]
     if os.environ.get("VIRTUAL_ENV"):
         roots += glob.glob(os.path.join(os.environ["VIRTUAL_ENV"], "lib", "python3*", "site-packages"))
     for root in roots:

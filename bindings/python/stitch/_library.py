@@ -15,18 +15,49 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _SONAME = "libstitch.so.0"
 
 
+def _carried(name: str) -> str:
+    """Where a file of the package's folder lib is: in an editable installation that is where it was built."""
+    path = os.path.join(_HERE, "lib", name)
+    if not os.path.exists(path) and _checkout():
+        from importlib import resources  # only here, since it takes time
+
+        found = resources.files(__package__ or "stitch").joinpath("lib").joinpath(name)
+        path = str(found) if found.is_file() else path
+    return path
+
+
+def _checkout() -> str:
+    """The checkout that this file belongs to, or ""."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
+    return root if os.path.exists(os.path.join(root, "include", "stitch", "stitch.h")) else ""
+
+
+def _built(*below: str) -> List[str]:
+    """A file of the checkout's build folders, as far as it is there."""
+    root = _checkout()
+    paths = glob.glob(os.path.join(glob.escape(root), "build*", *below)) if root else []
+    return sorted(paths, key=lambda path: (path.count("-"), path))
+
+
+def program(name: str) -> str:
+    """Path of a program that belongs to the package. FileNotFoundError says where it is not."""
+    paths = [_carried(name), *_built("examples", name)]
+    for path in paths:
+        if os.access(path, os.X_OK):
+            return path
+    raise FileNotFoundError(f"there is no program {name}; looked for: " + ", ".join(paths))
+
+
 def candidates() -> List[Tuple[str, str]]:
     """(where from, path) in the order in which they are tried. STITCH_LIBRARY alone counts where it is set."""
     named = os.environ.get("STITCH_LIBRARY")
     if named:
         return [("STITCH_LIBRARY", named)]
-    found = [("the package", os.path.join(_HERE, "lib", _SONAME))]
-    root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
-    if os.path.exists(os.path.join(root, "include", "stitch", "stitch.h")):
-        builds = sorted(
-            glob.glob(os.path.join(root, "build*", "lib", _SONAME)), key=lambda path: (path.count("-"), path)
-        )
-        found += [("the build folder", path) for path in builds or [os.path.join(root, "build", "lib", _SONAME)]]
+    found = [("the package", _carried(_SONAME))]
+    root = _checkout()
+    if root:
+        builds = _built("lib", _SONAME) or [os.path.join(root, "build", "lib", _SONAME)]
+        found += [("the build folder", path) for path in builds]
     return [*found, ("the system", _SONAME)]
 
 
