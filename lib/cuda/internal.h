@@ -58,6 +58,11 @@ void stitch__toolkit_folders(const stitch_context *ctx, bool include, stitch__bu
  * build installed there is found without VIRTUAL_ENV. NULL: there is none, it is of another user than the library, or
  * the path is relative. Released with stitch_free(). */
 char *stitch__venv_beside(const stitch_context *ctx, const char *file);
+/* The folder that a Python package with this library lies in (.../site-packages for .../site-packages/stitch/lib/FILE),
+ * so that wheels of the same environment are found by whoever imports it. NULL: the library is in no such package, the
+ * folder's `nvidia` is of another user than the library (the system's apart), or the path is relative. Released with
+ * stitch_free(). */
+char *stitch__site_beside(const stitch_context *ctx, const char *file);
 /* Folders of CUDA's headers for the NVRTC that was opened from `path`: that toolkit's own first. NULL-terminated. */
 char *const *stitch__include_folders(const stitch_context *ctx, stitch__arena *arena, const char *path);
 

@@ -213,13 +213,51 @@ char *stitch__venv_beside(const stitch_context *ctx, const char *file)
     return stitch__strdup(ctx, path);
 }
 
-static void add_own_venv(folders *sites, const char *below)
+char *stitch__site_beside(const stitch_context *ctx, const char *file)
+{
+    static const char package[] = "/stitch/lib/";
+    char real[PATH_MAX], path[PATH_MAX];
+    struct stat of_file, of_wheels;
+    if (!file || file[0] != '/' || !realpath(file, real) || stat(real, &of_file) != 0)
+        return NULL;
+    char *slash = strrchr(real, '/');
+    size_t site = (size_t)(slash + 1 - real);
+    if (site < sizeof(package) || strncmp(slash + 2 - sizeof(package), package, sizeof(package) - 1) != 0)
+        return NULL;
+    site -= sizeof(package) - 1;
+    real[site] = '\0';
+    if ((size_t)snprintf(path, sizeof(path), "%s/stitch/__init__.py", real) >= sizeof(path) || access(path, F_OK) != 0)
+        return NULL;
+    /* As above; system packages may lie beside one of a user. */
+    snprintf(path, sizeof(path), "%.*s/nvidia", (int)site, real);
+    if (lstat(path, &of_wheels) != 0 || (of_wheels.st_uid != of_file.st_uid && of_wheels.st_uid != 0) ||
+        strpbrk(real, "*?[\\"))
+        return NULL;
+    return stitch__strdup(ctx, real);
+}
+
+/* The file that this code was loaded from. */
+static const char *own_file(void)
 {
     static const char here = 0; /* an address in the library, or in the executable that it is linked into */
     Dl_info info;
     if (dladdr(&here, &info) == 0)
-        return;
-    char *venv = stitch__venv_beside(sites->arena.ctx, info.dli_fname);
+        return NULL;
+    /* An executable's own name is what it was called by. */
+    return info.dli_fname && info.dli_fname[0] == '/' ? info.dli_fname : "/proc/self/exe";
+}
+
+static void add_own_site(folders *sites)
+{
+    char *site = stitch__site_beside(sites->arena.ctx, own_file());
+    if (site)
+        folders_add(sites, "%s", site);
+    stitch_free(site);
+}
+
+static void add_own_venv(folders *sites, const char *below)
+{
+    char *venv = stitch__venv_beside(sites->arena.ctx, own_file());
     add_site(sites, venv, below);
     stitch_free(venv);
 }
@@ -228,6 +266,7 @@ static void add_wheels(folders *out, bool include)
 {
     static const char site_packages[] = "lib/python3*/site-packages";
     folders sites = {.arena = {.ctx = out->arena.ctx}}, roots = {.arena = {.ctx = out->arena.ctx}};
+    add_own_site(&sites);
     add_site(&sites, set_env("VIRTUAL_ENV"), site_packages);
     add_site(&sites, set_env("CONDA_PREFIX"), site_packages);
     add_own_venv(&sites, site_packages);

@@ -617,6 +617,41 @@ TEST(venv_beside_the_library)
     remove_tree(root);
 }
 
+TEST(site_packages_around_the_library)
+{
+    char root[] = "/tmp/stitch-site-XXXXXX", real[PATH_MAX], folder[100], lib[140], path[400];
+    stitch_error *err = NULL;
+    CHECK(mkdtemp(root) != NULL);
+    CHECK(realpath(root, real) != NULL);
+    snprintf(folder, sizeof(folder), "%s/stitch/lib", root);
+    CHECK_OK(stitch__mkdirs(NULL, folder, &err));
+    snprintf(lib, sizeof(lib), "%s/libthing.so.0", folder);
+    write_file(lib, "");
+    snprintf(path, sizeof(path), "%s/nvidia", root);
+    CHECK_INT(mkdir(path, 0700), 0);
+    CHECK(stitch__site_beside(NULL, lib) == NULL); /* no Python package */
+    snprintf(path, sizeof(path), "%s/stitch/__init__.py", root);
+    write_file(path, "");
+    char *found = stitch__site_beside(NULL, lib);
+    CHECK_STR(found, real);
+    stitch_free(found);
+    snprintf(path, sizeof(path), "%s/nvidia", root);
+    if (geteuid() == 0) { /* another user's */
+        CHECK_INT(chown(path, 12345, (gid_t)-1), 0);
+        CHECK(stitch__site_beside(NULL, lib) == NULL);
+    }
+    CHECK_INT(rmdir(path), 0);
+    CHECK(stitch__site_beside(NULL, lib) == NULL); /* nothing there to find */
+    snprintf(path, sizeof(path), "%s/stitch/libthing.so", root);
+    write_file(path, "");
+    CHECK(stitch__site_beside(NULL, path) == NULL); /* not in its place */
+    CHECK(stitch__site_beside(NULL, NULL) == NULL);
+    CHECK(stitch__site_beside(NULL, "stitch/lib/libthing.so.0") == NULL);
+    CHECK(stitch__site_beside(NULL, "/libthing-that-is-not-there.so") == NULL);
+    CHECK(stitch__site_beside(NULL, "/") == NULL);
+    remove_tree(root);
+}
+
 TEST(headers_go_with_the_library)
 {
     char root[] = "/tmp/stitch-headers-XXXXXX", path[400];
@@ -659,4 +694,4 @@ TEST(architecture_names)
 TEST_MAIN(RUN(device_facts), RUN(driver_symbols_that_are_missing), RUN(no_device), RUN(current_context_is_left_alone),
           RUN(results_become_statuses), RUN(waiting_for_a_stream), RUN(device_memory), RUN(modules),
           RUN(simulated_device), RUN(overrides_are_final), RUN(every_place_is_listed), RUN(venv_beside_the_library),
-          RUN(headers_go_with_the_library), RUN(architecture_names))
+          RUN(site_packages_around_the_library), RUN(headers_go_with_the_library), RUN(architecture_names))
