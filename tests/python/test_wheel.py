@@ -52,7 +52,7 @@ with stitch.Context("sim:sm_90a", cache_dir="cache") as ctx:
         program = stitch.Program.parse(ctx, open(name + ".cu").read(), open("plan.json").read())
         for where in ("here", "worker"):
             report = stitch.verify(ctx, task, program, last_stage="correct", where=where)
-            ran = json.loads(report.json())["environment"]["program_ran"]
+            ran = report.json["environment"]["program_ran"]
             found[name + " " + where] = [report.correct, ran]
     workers = set()
     for status in glob.glob("/proc/[0-9]*/status"):
@@ -66,10 +66,15 @@ with open("/proc/self/maps") as maps:
     found["libraries"] = sorted({line.split()[-1] for line in maps if "libstitch" in line})
 found["library version"] = stitch.version()
 simulator = os.path.join(os.path.dirname(_library.lib._library._name), "libstitch-sim.so")
-found["driver"] = ctypes.CDLL(simulator).cuInit(0) if os.path.exists(simulator) else None
+found["driver"] = ctypes.CDLL(simulator).cuInit(0)
 print(json.dumps(found))
 """
-TIME = "import time; t = time.perf_counter(); import stitch; print(time.perf_counter() - t)"
+TIME = """
+import time
+wall, cpu = time.perf_counter(), time.process_time()
+import stitch
+print(time.perf_counter() - wall, time.process_time() - cpu)
+"""
 
 
 def clean_environment(**changed):
@@ -181,8 +186,7 @@ def test_wheel_carries_everything():
     assert not missing, missing
     assert os.path.basename(Made.wheel)[: -len(".whl")].endswith(re.search(r"^Tag: (.*)$", tag, re.MULTILINE).group(1)), tag
     assert "licenses/LICENSE" in info, info
-    assert "stitch/lib/libstitch.so.0" in modes
-    assert ("stitch/lib/libstitch-sim.so" in modes) == bool(os.environ.get("STITCH_TEST_SIM")), modes
+    assert "stitch/lib/libstitch.so.0" in modes and "stitch/lib/libstitch-sim.so" in modes, modes
     for name in ("stitch-worker", "stitch"):
         assert modes["stitch/lib/" + name] & 0o111, name
     others = [name for name in modes if not name.startswith("stitch/") and ".dist-info/" not in name]
@@ -220,7 +224,7 @@ def test_works_from_elsewhere():
     assert found["right here"][0] and found["right worker"][0], found
     assert not found["wrong here"][0] and not found["wrong worker"][0], found
     assert found["right here"][1] == "in this process" and found["right worker"][1] != "in this process", found
-    assert found["driver"] in (0, None), found
+    assert found["driver"] == 0, found
 
 
 def test_library_named_in_the_environment_wins():
@@ -241,10 +245,11 @@ def test_command_line_is_there():
     run(*verify, "--source", "right.cu", "--plan", "plan.json", cwd=work)
 
 
-def test_import_takes_no_time():
+def test_import_brings_nothing_large():
     python = Made.need("environment") + "/bin/python"
-    times = sorted(float(run(python, "-c", TIME, cwd=Made.folder)) for _ in range(20))
-    print(f"# import stitch: {1e3 * times[10]:.1f} ms median of 20, {1e3 * times[0]:.1f} to {1e3 * times[-1]:.1f}")
+    runs = [run(python, "-c", TIME, cwd=Made.folder).split() for _ in range(20)]
+    for name, times in zip(("elapsed", "processor"), (sorted(float(time) for time in column) for column in zip(*runs))):
+        print(f"# import stitch: {1e3 * times[10]:.1f} ms {name} time (median of 20, {1e3 * times[0]:.1f} to {1e3 * times[-1]:.1f})")
     loaded = run(python, "-c", "import sys, stitch; print(*sys.modules)", cwd=Made.folder).split()
     assert not {"torch", "numpy", "importlib.resources", "importlib.metadata"} & set(loaded)
 
