@@ -11,7 +11,8 @@ import shutil
 import site
 import sys
 
-NEEDED = ("cuda.h", "nvrtc.h", "cublasLt.h", "crt/host_defines.h")  # the last is included by the third; wheels keep it apart
+# The last two are included by the third; wheels keep them apart.
+NEEDED = ("cuda.h", "nvrtc.h", "cublasLt.h", "crt/host_defines.h", "nv/target")
 
 
 def candidates():
