@@ -126,7 +126,7 @@ stitch_wheel_tools() {
     stitch_say "installing into build/wheel-tools: meson-python"
     {
         python3 -m venv build/wheel-tools &&
-            build/wheel-tools/bin/python3 -m pip install -q --disable-pip-version-check 'meson-python>=0.18'
+            build/wheel-tools/bin/python3 -m pip install -q --disable-pip-version-check 'pip>=22.3' 'meson-python>=0.18'
     } >>build/setup.log 2>&1 || stitch_say "could not install it (build/setup.log says why); the wheel is not tested"
 }
 

@@ -12,7 +12,11 @@ import zipfile
 from typing import Any, List, Optional
 
 import mesonpy
-from mesonpy import build_editable, build_sdist, get_requires_for_build_sdist  # noqa: F401 pylint: disable=unused-import
+from mesonpy import (
+    build_editable,
+    build_sdist,
+    get_requires_for_build_sdist,
+)  # noqa: F401 pylint: disable=unused-import
 
 _HEADERS = ["nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvrtc", "nvidia-cublas"]
 

@@ -79,7 +79,11 @@ print(time.perf_counter() - wall, time.process_time() - cpu)
 
 def clean_environment(**changed):
     """Without what would lead to other libraries than the package's."""
-    env = {name: value for name, value in os.environ.items() if name not in ("STITCH_LIBRARY", "STITCH_WORKER", "PYTHONPATH")}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("STITCH_LIBRARY", "STITCH_WORKER", "PYTHONPATH")
+    }
     return dict(env, PYTHONDONTWRITEBYTECODE="1", **changed)
 
 
@@ -109,10 +113,11 @@ def builder():
     """An interpreter that has meson-python."""
     for python in [sys.executable, *sys.argv[1:]]:
         if os.path.exists(python):
-            tried = subprocess.run([python, "-c", "import mesonpy, pip"], check=False, capture_output=True)
+            script = "import mesonpy, pip; assert tuple(map(int, pip.__version__.split('.')[:2])) >= (22, 3)"
+            tried = subprocess.run([python, "-c", script], check=False, capture_output=True)
             if tried.returncode == 0:
                 return python
-    raise tap.Skip("meson-python is not installed (python3 -m pip install meson-python)")
+    raise tap.Skip("meson-python and pip 22.3 are not installed (python3 -m pip install 'pip>=22.3' meson-python)")
 
 
 class Made:
@@ -153,7 +158,9 @@ def test_source_distribution_has_all_it_takes():
     changes = run("git", "status", "--porcelain", cwd=tap.CHECKOUT)
     if changes:
         raise tap.Skip("changes are not committed and would not be in it; the wheel is built from this folder")
-    script = "import sys; sys.path.insert(0, 'bindings/python'); import stitch_build; stitch_build.build_sdist(sys.argv[1])"
+    script = (
+        "import sys; sys.path.insert(0, 'bindings/python'); import stitch_build; stitch_build.build_sdist(sys.argv[1])"
+    )
     run(Made.python, "-c", script, Made.path("dist"), cwd=tap.CHECKOUT, env=Made.build_environment())
     (archive,) = glob.glob(Made.path("dist", "libstitch-*.tar.gz"))
     with tarfile.open(archive) as tar:
@@ -168,7 +175,16 @@ def test_source_distribution_has_all_it_takes():
 def test_wheel_is_built():
     source = Made.need("source")
     out = Made.path("dist")
-    pip = [Made.python, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-build-isolation", "--no-deps", "--no-index"]
+    pip = [
+        Made.python,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "wheel",
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-index",
+    ]
     run(*pip, "-w", out, source, env=Made.build_environment())
     (Made.wheel,) = glob.glob(os.path.join(out, "*.whl"))
     # One wheel for every Python 3, for this system: it needs the system's jansson and libcurl.
@@ -184,7 +200,9 @@ def test_wheel_carries_everything():
         tag = wheel.read(info["WHEEL"]).decode()
     missing = [name for name in modules() if "stitch/" + name not in modes]
     assert not missing, missing
-    assert os.path.basename(Made.wheel)[: -len(".whl")].endswith(re.search(r"^Tag: (.*)$", tag, re.MULTILINE).group(1)), tag
+    assert os.path.basename(Made.wheel)[: -len(".whl")].endswith(
+        re.search(r"^Tag: (.*)$", tag, re.MULTILINE).group(1)
+    ), tag
     assert "licenses/LICENSE" in info, info
     assert "stitch/lib/libstitch.so.0" in modes and "stitch/lib/libstitch-sim.so" in modes, modes
     for name in ("stitch-worker", "stitch"):
@@ -198,7 +216,15 @@ def test_installs_into_a_fresh_environment():
     wheel, environment = Made.need("wheel"), Made.path("environment")
     run(sys.executable, "-m", "venv", "--without-pip", environment)
     Made.before = files_below(environment)
-    install = [Made.python, "-m", "pip", "--disable-pip-version-check", "--python", environment + "/bin/python", "install"]
+    install = [
+        Made.python,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--python",
+        environment + "/bin/python",
+        "install",
+    ]
     run(*install, "--no-deps", "--no-index", wheel)
     Made.environment = environment
     folder = os.path.join(Made.folder, "").encode()
@@ -211,7 +237,12 @@ def test_installs_into_a_fresh_environment():
 def test_works_from_elsewhere():
     environment, work = Made.need("environment"), Made.path("work")
     os.mkdir(work)
-    texts = {"task.json": json.dumps(TASK), "plan.json": json.dumps(PLAN), "right.cu": CUDA % "2.0", "wrong.cu": CUDA % "3.0"}
+    texts = {
+        "task.json": json.dumps(TASK),
+        "plan.json": json.dumps(PLAN),
+        "right.cu": CUDA % "2.0",
+        "wrong.cu": CUDA % "3.0",
+    }
     for name, text in texts.items():
         with open(os.path.join(work, name), "w", encoding="ascii") as f:
             f.write(text)
@@ -230,7 +261,9 @@ def test_works_from_elsewhere():
 def test_library_named_in_the_environment_wins():
     python = Made.need("environment") + "/bin/python"
     env = clean_environment(STITCH_LIBRARY="/no/such.so")
-    done = subprocess.run([python, "-c", "import stitch; stitch.version()"], env=env, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [python, "-c", "import stitch; stitch.version()"], env=env, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 1 and "/no/such.so (STITCH_LIBRARY)" in done.stderr, done.stderr
     assert "the package" not in done.stderr, done.stderr
 
@@ -241,7 +274,20 @@ def test_command_line_is_there():
     version = run(environment + "/bin/stitch", "--version", cwd=Made.folder)
     assert run(environment + "/bin/python", "-m", "stitch", "--version", cwd=Made.folder) == version != ""
     run(environment + "/bin/stitch", "no-such-command", cwd=Made.folder, status=2)
-    verify = [environment + "/bin/stitch", "verify", "--task", "task.json", "--device", "sim:sm_90a", "--where", "worker", "--trials", "1", "--iterations", "2"]
+    verify = [
+        environment + "/bin/stitch",
+        "verify",
+        "--task",
+        "task.json",
+        "--device",
+        "sim:sm_90a",
+        "--where",
+        "worker",
+        "--trials",
+        "1",
+        "--iterations",
+        "2",
+    ]
     run(*verify, "--source", "right.cu", "--plan", "plan.json", cwd=work)
 
 
@@ -249,14 +295,24 @@ def test_import_brings_nothing_large():
     python = Made.need("environment") + "/bin/python"
     runs = [run(python, "-c", TIME, cwd=Made.folder).split() for _ in range(20)]
     for name, times in zip(("elapsed", "processor"), (sorted(float(time) for time in column) for column in zip(*runs))):
-        print(f"# import stitch: {1e3 * times[10]:.1f} ms {name} time (median of 20, {1e3 * times[0]:.1f} to {1e3 * times[-1]:.1f})")
+        print(
+            f"# import stitch: {1e3 * times[10]:.1f} ms {name} time (median of 20, {1e3 * times[0]:.1f} to {1e3 * times[-1]:.1f})"
+        )
     loaded = run(python, "-c", "import sys, stitch; print(*sys.modules)", cwd=Made.folder).split()
     assert not {"torch", "numpy", "importlib.resources", "importlib.metadata"} & set(loaded)
 
 
 def test_uninstalls_without_a_trace():
     environment = Made.need("environment")
-    uninstall = [Made.python, "-m", "pip", "--disable-pip-version-check", "--python", environment + "/bin/python", "uninstall"]
+    uninstall = [
+        Made.python,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--python",
+        environment + "/bin/python",
+        "uninstall",
+    ]
     run(*uninstall, "-y", "libstitch")
     assert files_below(environment) == Made.before, set(files_below(environment)) ^ set(Made.before)
     assert not glob.glob(os.path.join(environment, "lib", "*", "site-packages", "stitch"))
