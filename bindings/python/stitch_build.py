@@ -11,7 +11,10 @@ import sys
 import zipfile
 from typing import Any, List, Optional
 
-import mesonpy
+try:
+    import mesonpy
+except ImportError as e:
+    raise ImportError("without build isolation, meson-python must be installed: pip install meson-python ninja") from e
 from mesonpy import (
     build_editable,
     build_sdist,

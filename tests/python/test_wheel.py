@@ -155,8 +155,12 @@ def test_source_distribution_has_all_it_takes():
     Made.source = tap.CHECKOUT
     if not os.path.exists(os.path.join(tap.CHECKOUT, ".git")) or not shutil.which("git"):
         raise tap.Skip("not a checkout; the wheel is built from this folder")
-    changes = run("git", "status", "--porcelain", cwd=tap.CHECKOUT)
-    if changes:
+    changes = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=tap.CHECKOUT, check=False, capture_output=True, text=True
+    )
+    if changes.returncode != 0:
+        raise tap.Skip(f"the wheel is built from this folder: {changes.stderr.strip()}")
+    if changes.stdout:
         raise tap.Skip("changes are not committed and would not be in it; the wheel is built from this folder")
     script = (
         "import sys; sys.path.insert(0, 'bindings/python'); import stitch_build; stitch_build.build_sdist(sys.argv[1])"
