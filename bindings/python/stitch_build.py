@@ -15,11 +15,10 @@ try:
     import mesonpy
 except ImportError as e:
     raise ImportError("without build isolation, meson-python must be installed: pip install meson-python ninja") from e
-from mesonpy import (
-    build_editable,
-    build_sdist,
-    get_requires_for_build_sdist,
-)  # noqa: F401 pylint: disable=unused-import
+
+build_editable = mesonpy.build_editable
+build_sdist = mesonpy.build_sdist
+get_requires_for_build_sdist = mesonpy.get_requires_for_build_sdist
 
 _HEADERS = ["nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvrtc", "nvidia-cublas"]
 
