@@ -11,7 +11,7 @@ enum {
     SLOW_NS = 1000000000,
     SAMPLED_NS = 20000000, /* of work: some thousand samples a multiprocessor at the default period */
     SAMPLED_RUNS = 2000,
-    MAX_LAUNCHES = 512, /* whose counters are taken: each is replayed with its memory put back */
+    MAX_LAUNCHES = 512, /* whose counters are taken */
 };
 
 typedef struct collector {
@@ -211,6 +211,18 @@ static int put_counters(collector *c, const stitch__counters *counters, const st
     return STITCH_OK;
 }
 
+/* A region that is no program is the host's word for it; a program runs as a graph and as launches, which may differ.
+ */
+static bool same_launches(const collector *c, size_t count)
+{
+    for (size_t i = 0; i < c->trace_count && !c->region->expected_count; i++) {
+        stitch_trace_summary s = STITCH_TRACE_SUMMARY_INIT;
+        if (stitch_trace_summary_get(c->traces[i], &s) == STITCH_OK && s.kernels != count)
+            return false;
+    }
+    return true;
+}
+
 static int count_run(collector *c, stitch__counters *counters, int *stop, stitch_error **err)
 {
     stitch_error *why = NULL;
@@ -245,7 +257,7 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
     stitch_trace *plain = NULL;
     const stitch__event **launches = NULL;
     const stitch__timeline *t;
-    size_t count = 0;
+    size_t count = 0, counted;
     int rc;
 
     if (!c->f->kernel_count)
@@ -255,12 +267,15 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
         return rc;
     t = stitch__trace_finished(plain);
     rc = launches_of(c, t, &launches, &count, err);
-    options.max_kernels = count < MAX_LAUNCHES ? count : MAX_LAUNCHES;
+    counted = count < MAX_LAUNCHES ? count : MAX_LAUNCHES;
+    options.max_kernels = count < MAX_LAUNCHES ? count + 1 : MAX_LAUNCHES; /* one too many is to be seen */
+    if (!rc && !same_launches(c, count))
+        rc = stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED, "the work does not launch as many kernels each time");
     if (!rc)
         rc = stitch__counters_open(c->ctx, c->dev, c->cupti, &options, &counters, err);
     if (!rc)
         rc = count_run(c, counters, stop, err);
-    if (!rc && !*stop && stitch__counters_count(counters) != options.max_kernels)
+    if (!rc && !*stop && stitch__counters_count(counters) != counted)
         rc = stitch__err(
             c->ctx, err, STITCH_E_UNSUPPORTED,
             "counters came for %zu launches and the timeline has %zu: other work of this process, or graphs, "
@@ -271,6 +286,11 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
             c->f->extra_names[i] = stitch__facts_text(c->f, c->options->extra[i]);
         c->f->extra_count = c->options->extra_count;
         rc = put_counters(c, counters, t, launches, count, err);
+        if (!rc && counted < count) {
+            char left_out[80];
+            snprintf(left_out, sizeof(left_out), "all but the first %zu of %zu launches", counted, count);
+            c->f->no_counters = stitch__facts_text(c->f, left_out);
+        }
     }
     stitch__counters_close(counters);
     stitch_free(launches);
