@@ -217,11 +217,13 @@ static int set_config(stitch__cupti_range_config *p)
     ENTER(RangeProfilerSetConfig, p, target_nesting);
     if (p->profiler != f || memcmp(p->config, config_mark, sizeof(config_mark)) != 0 ||
         memcmp(p->data, data_mark, sizeof(data_mark)) != 0 || p->data_size != DATA_HEADER + p->max_ranges ||
-        p->range != STITCH__CUPTI_AUTO_RANGE || p->replay != STITCH__CUPTI_KERNEL_REPLAY || p->nesting_levels != 1 ||
+        p->range != STITCH__CUPTI_AUTO_RANGE ||
+        p->replay != (f->repeats ? STITCH__CUPTI_USER_REPLAY : STITCH__CUPTI_KERNEL_REPLAY) || p->nesting_levels != 1 ||
         p->min_nesting != 1 || p->target_nesting != 1)
         return INVALID;
     f->data = p->data;
     f->max_ranges = p->max_ranges;
+    f->launches = f->dropped = f->stops = 0;
     return STITCH__CUPTI_OK;
 }
 
@@ -231,7 +233,7 @@ static int range_start(stitch__cupti_range_object *p)
     if (p->profiler != f || !f->data || f->started)
         return INVALID;
     f->started = true;
-    f->launches = f->dropped = 0;
+    f->now = 0;
     return STITCH__CUPTI_OK;
 }
 
@@ -240,7 +242,7 @@ static int range_stop(stitch__cupti_range_stop *p)
     bool ran = f->started;
     f->started = false;
     ENTER(RangeProfilerStop, p, complete);
-    p->complete = !f->incomplete;
+    p->complete = ++f->stops >= f->passes && !f->incomplete;
     return ran && p->profiler == f ? STITCH__CUPTI_OK : INVALID;
 }
 
@@ -277,8 +279,9 @@ void fake_profiler_launch(size_t count)
 {
     if (!f->started)
         return;
-    size_t room = f->max_ranges - f->launches, taken = count < room ? count : room;
-    f->launches += taken;
+    size_t room = f->max_ranges - f->now, taken = count < room ? count : room;
+    f->now += taken;
+    f->launches = f->now > f->launches ? f->now : f->launches;
     f->dropped += count - taken;
 }
 

@@ -31,10 +31,13 @@ typedef struct fake_profiler {
     const char *range_name;               /* of every range; NULL: its number */
     size_t extra_ranges;                  /* more than there were asked for */
     bool incomplete;                      /* stop says that passes are missing */
+    bool repeats;                         /* the caller is to repeat its work; else kernels are replayed */
+    size_t passes;                        /* starts and stops until all is complete; 0: one */
     /* What there is. */
     int hosts, profilers;
     bool started;
-    size_t launches, dropped, max_ranges;
+    size_t launches, dropped, max_ranges; /* launches: of the pass that had most */
+    size_t now, stops;                    /* launches of this pass; passes so far */
     uint8_t *data;
 } fake_profiler;
 

@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Collecting timeline, counters and samples of a region against a CUPTI and a driver that are none: what goes where,
+ * parts that are missing one by one, work that varies, callbacks, calls and allocations that fail at every place. What
+ * cannot be had has a reason, and nothing stays switched on.
+ */
+#include <math.h>
+
+#include "check.h"
+#include "cuda/cuda.h"
+#include "cuda/internal.h"
+#include "fake_driver.h"
+#include "fake_profiler.h"
+#include "line_table.h"
+#include "profile/collect.h"
+#include "profile/exclusive.h"
+
+static struct {
+    int64_t calls, refuse_at, live;
+} memory = {0, -1, 0};
+
+static stitch_context *ctx;
+static stitch_error *err;
+static stitch__device *dev;
+static stitch__facts *facts;
+static fake_profiler *const fp = &fake_profiler_state;
+static fake_cupti *const fc = &fake_cupti_state;
+
+static void *meter_alloc(size_t size, void *userdata)
+{
+    void *ptr = memory.calls++ == memory.refuse_at ? NULL : malloc(size);
+    memory.live += ptr != NULL;
+    return ptr;
+}
+
+static void *meter_realloc(void *ptr, size_t size, void *userdata)
+{
+    return memory.calls++ == memory.refuse_at ? NULL : realloc(ptr, size);
+}
+
+static void meter_free(void *ptr, void *userdata)
+{
+    memory.live--;
+    free(ptr);
+}
+
+/* ---- a CUPTI that samples: a hundred waits in line 2 of alpha ---- */
+
+static struct {
+    bool enabled, started, none; /* none: it cannot sample */
+    size_t left;
+    stitch__pcs_data *given;
+} pcs;
+
+#define FAILS(function)                                                                                                \
+    do {                                                                                                               \
+        fc->calls[FAKE_##function]++;                                                                                  \
+        if (fc->fail[FAKE_##function])                                                                                 \
+            return fc->fail[FAKE_##function];                                                                          \
+    } while (0)
+
+static int pcs_enable(stitch__pcs_context *p)
+{
+    FAILS(PcsEnable);
+    if (pcs.enabled || !fc->subscribed)
+        return STITCH__CUPTI_INVALID_PARAMETER;
+    pcs.enabled = true;
+    return 0;
+}
+
+/* Off, even where it is told to fail: what stays on would be the fake's. */
+static int pcs_disable(stitch__pcs_context *p)
+{
+    bool was = pcs.enabled;
+    pcs.enabled = pcs.started = false;
+    pcs.given = NULL;
+    FAILS(PcsDisable);
+    return was ? 0 : STITCH__CUPTI_INVALID_PARAMETER;
+}
+
+static int pcs_start(stitch__pcs_context *p)
+{
+    FAILS(PcsStart);
+    if (!pcs.enabled || pcs.started || !pcs.given)
+        return STITCH__CUPTI_INVALID_PARAMETER;
+    pcs.started = true;
+    return 0;
+}
+
+static int pcs_stop(stitch__pcs_context *p)
+{
+    bool was = pcs.started;
+    pcs.started = false;
+    pcs.left = 1;
+    FAILS(PcsStop);
+    return was ? 0 : STITCH__CUPTI_INVALID_PARAMETER;
+}
+
+static int pcs_get_data(stitch__pcs_get_data *p)
+{
+    static char name[] = "alpha";
+    stitch__pcs_data *d = p->data;
+    FAILS(PcsGetData);
+    d->count = pcs.left;
+    if (pcs.left) {
+        stitch__pcs_record *r = &d->records[0];
+        r->crc = 4711;
+        r->offset = 16;
+        r->function = 1;
+        r->name = name;
+        r->stall_count = 1;
+        r->stalls[0] = (stitch__pcs_stall){100, 100};
+    }
+    pcs.left = 0;
+    return 0;
+}
+
+static int pcs_count(stitch__pcs_reason_count *p)
+{
+    FAILS(PcsGetNumReasons);
+    *p->count = 1;
+    return 0;
+}
+
+static int pcs_reasons(stitch__pcs_reasons *p)
+{
+    FAILS(PcsGetReasons);
+    p->indices[0] = 100;
+    strcpy(p->names[0], "smsp__pcsamp_warps_issue_stalled_long_scoreboard");
+    return 0;
+}
+
+static int pcs_set(stitch__pcs_attributes *p)
+{
+    FAILS(PcsSetAttributes);
+    for (size_t i = 0; i < p->count; i++)
+        if (p->list[i].type == STITCH__PCS_DATA_BUFFER)
+            pcs.given = p->list[i].value.buffer;
+    return 0;
+}
+
+static int cubin_crc(stitch__cubin_crc *p)
+{
+    FAILS(GetCubinCrc);
+    p->crc = 4711;
+    return 0;
+}
+
+static void *get_proc(const char *symbol, void *userdata)
+{
+    static const struct {
+        const char *symbol;
+        int (*f)(void *);
+    } mine[] = {
+#define MINE(symbol, f) {symbol, (int (*)(void *))(void (*)(void))f}
+        MINE("cuptiPCSamplingEnable", pcs_enable),
+        MINE("cuptiPCSamplingDisable", pcs_disable),
+        MINE("cuptiPCSamplingStart", pcs_start),
+        MINE("cuptiPCSamplingStop", pcs_stop),
+        MINE("cuptiPCSamplingGetData", pcs_get_data),
+        MINE("cuptiPCSamplingGetNumStallReasons", pcs_count),
+        MINE("cuptiPCSamplingGetStallReasons", pcs_reasons),
+        MINE("cuptiPCSamplingSetConfigurationAttribute", pcs_set),
+        MINE("cuptiGetCubinCrc", cubin_crc),
+    };
+    void *address = fake_profiler_get_proc(symbol, userdata);
+    for (size_t i = 0; i < STITCH__COUNT(mine) && !pcs.none; i++)
+        if (strcmp(symbol, mine[i].symbol) == 0)
+            memcpy(&address, &mine[i].f, sizeof(address));
+    return address;
+}
+
+/* ---- the region: alpha twice, then beta, of which beta is on the device first ---- */
+
+enum { OWN_RC = 4242 };
+
+static struct {
+    int befores, runs, plain;
+    int fail_before, fail_run; /* at which call they return OWN_RC; 0: never */
+    int cancel_at, fault_at;   /* runs; 0: never */
+    int more_at;               /* from this run on one launch more */
+    int repeats;               /* alpha so many times more */
+    size_t others;             /* launches of somebody else, beside counted runs */
+    stitch_cancel *cancel;
+} work;
+
+static line_cubin cubin;
+static stitch__sampled_module module;
+
+static int work_before(void *userdata)
+{
+    return ++work.befores == work.fail_before ? OWN_RC : STITCH_OK;
+}
+
+static int work_run(void *userdata, bool plain)
+{
+    int run = ++work.runs;
+    uint32_t alphas = 2 + (uint32_t)work.repeats + (work.more_at && run >= work.more_at);
+
+    work.plain += plain;
+    if (run == work.fail_run)
+        return OWN_RC;
+    if (run == work.cancel_at)
+        stitch_cancel_trigger(work.cancel);
+    if (run == work.fault_at)
+        fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (fc->enabled[STITCH__CUPTI_KIND_CONCURRENT_KERNEL]) {
+        uint64_t start = fc->now += 1000;
+        fake_cupti_add_kernel("beta", start, start + 4000, alphas + 1);
+        for (uint32_t i = 0; i < alphas; i++)
+            fake_cupti_add_kernel("alpha", start + 5000 + 3000 * i, start + 7000 + 3000 * i, i + 1);
+        fc->now += 10000 + 3000 * alphas;
+    }
+    fake_profiler_launch(alphas + 1 + work.others);
+    return STITCH_OK;
+}
+
+static const stitch__region region = {.before = work_before, .run = work_run, .modules = &module, .module_count = 1};
+
+static void begin_fresh(void)
+{
+    static const line_row rows[] = {{0, 1, 1, 0}, {16, 2, 1, 0}, {96, 0, 0, 0}};
+    static const line_kernel kernels[] = {{"alpha", rows, STITCH__COUNT(rows), NULL, 0}};
+    static const char *const files[] = {"program.cu", NULL};
+    static const stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, NULL};
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_cancel *cancel = work.cancel;
+    stitch__cuda *cuda;
+
+    stitch__facts_free(facts);
+    facts = NULL;
+    stitch_error_free(err);
+    err = NULL;
+    memory.refuse_at = -1;
+    fake.fault = CUDA_SUCCESS;
+    fake_profiler_reset();
+    fp->repeats = true;
+    memset(&pcs, 0, sizeof(pcs));
+    memset(&work, 0, sizeof(work));
+    work.cancel = cancel;
+    o.device = "cuda:0";
+    o.get_proc = fake_get_proc;
+    o.allocator = &allocator;
+    if (!ctx) {
+        CHECK_OK(stitch_context_new(&ctx, &o, &err));
+        CHECK_OK(stitch__device_get(ctx, &dev, &err));
+        CHECK_INT(stitch_cancel_new(&work.cancel), STITCH_OK);
+        make_line_cubin(&cubin, kernels, 1, files, 2, true, true);
+        module = (stitch__sampled_module){cubin.data, cubin.size, "first\nsecond\n"};
+    }
+    stitch_cancel_reset(work.cancel);
+    CHECK_OK(stitch__cuda_state(ctx, &cuda, &err));
+    CHECK_OK(stitch__cupti_bind(ctx, get_proc, NULL, "the fake", &cuda->cupti, &err));
+    cuda->cupti_ready = true;
+    CHECK_OK(stitch__facts_new(ctx, &facts, &err));
+}
+
+static int collect(uint32_t parts)
+{
+    const stitch__collect_options o = {.parts = parts, .set = STITCH__METRIC_CHEAP};
+    stitch__scope scope = stitch__scope_make(ctx, work.cancel, 0);
+    return stitch__collect(ctx, dev, &scope, &region, &o, facts, &err);
+}
+
+/* Nothing is on or held, and all can be had again. */
+static void check_quiet(const char *after)
+{
+    bool on = fc->subscribed || fp->hosts || fp->profilers || fp->started || pcs.enabled || pcs.started;
+    for (int i = 0; i < 64; i++)
+        on = on || fc->enabled[i];
+    if (on || stitch__trace_buffers())
+        FAIL("something is on after %s", after);
+    CHECK_OK(stitch__exclusive_claim(ctx, "the test", &err));
+    stitch__exclusive_release();
+}
+
+static void check_all_again(const char *after)
+{
+    check_quiet(after);
+    begin_fresh();
+    CHECK_OK(collect(STITCH__PARTS));
+    if (*facts->no_timeline || *facts->no_counters || *facts->no_samples)
+        FAIL("after %s: %s%s%s", after, facts->no_timeline, facts->no_counters, facts->no_samples);
+    check_quiet("everything");
+}
+
+static const stitch__kernel_fact *kernel(const char *name)
+{
+    for (size_t i = 0; i < facts->kernel_count; i++)
+        if (strcmp(facts->kernels[i].symbol, name) == 0)
+            return &facts->kernels[i];
+    FAIL("there is no kernel %s", name);
+}
+
+/* Mean of a metric over launches first to last. */
+static double mean_of(const char *metric, size_t first, size_t last)
+{
+    double sum = 0;
+    for (size_t i = first; i <= last; i++)
+        sum += fake_profiler_value(metric, i);
+    return sum / (double)(last - first + 1);
+}
+
+/* ---- what works ---- */
+
+TEST(everything)
+{
+    static const char *const names[] = {"sm__cycles_elapsed.max", "fe__gone.sum"};
+    const stitch__collect_options o = {STITCH__PARTS, STITCH__METRIC_FULL, names, 2};
+    stitch__scope scope = {0};
+    begin_fresh();
+    scope = stitch__scope_make(ctx, NULL, 60000);
+    fp->without = "gone";
+    CHECK_OK(stitch__collect(ctx, dev, &scope, &region, &o, facts, &err));
+    CHECK_STR(facts->source, "cupti");
+    CHECK_STR(facts->no_timeline, "");
+    CHECK_STR(facts->no_counters, "");
+    CHECK_STR(facts->no_samples, "");
+    CHECK_INT(facts->kernel_count, 2);
+    CHECK_INT(facts->launches, 3);
+    const stitch__kernel_fact *alpha = kernel("alpha"), *beta = kernel("beta");
+    CHECK_INT(alpha->launches, 2);
+    CHECK_INT(beta->launches, 1);
+    CHECK_NEAR(alpha->time_us, 2, 1e-9);
+    CHECK_NEAR(beta->time_us, 4, 1e-9);
+    CHECK(facts->busy_us > 7.9 && facts->busy_us < 8.1);
+    /* By the order of launches, not of the device. */
+    CHECK_NEAR(alpha->metric[STITCH__METRIC_INST], mean_of("smsp__inst_executed.sum", 0, 1), 1);
+    CHECK_NEAR(beta->metric[STITCH__METRIC_INST], mean_of("smsp__inst_executed.sum", 2, 2), 1);
+    CHECK_NEAR(alpha->metric[STITCH__METRIC_L1_SHARE],
+               mean_of("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", 0, 1), 1);
+    CHECK_INT(facts->extra_count, 2);
+    CHECK_STR(facts->extra_names[1], names[1]);
+    CHECK_NEAR(beta->extra[0], mean_of(names[0], 2, 2), 1);
+    CHECK(isnan(beta->extra[1]));
+    CHECK_INT(alpha->samples, 100);
+    CHECK_INT(beta->samples, 0);
+    CHECK_INT(alpha->line_count, 1);
+    CHECK_INT(alpha->lines[0].line, 2);
+    CHECK_STR(alpha->lines[0].text, "second");
+    CHECK_STR(alpha->lines[0].reasons[0].name, "long_scoreboard");
+    check_quiet("everything");
+}
+
+/* The plain form is asked for where counters are: once for the launches, then once a pass. */
+TEST(counted_runs_are_plain_and_repeated)
+{
+    for (size_t passes = 1; passes < 5; passes++) {
+        begin_fresh();
+        fp->passes = passes;
+        CHECK_OK(collect(STITCH__PART_TIMELINE | STITCH__PART_COUNTERS));
+        CHECK_STR(facts->no_counters, "");
+        CHECK_INT(work.plain, 1 + passes);
+        CHECK_INT(work.befores, work.runs); /* each run has its own */
+        CHECK_NEAR(kernel("beta")->metric[STITCH__METRIC_INST], mean_of("smsp__inst_executed.sum", 2, 2), 1);
+        check_quiet("passes");
+    }
+    begin_fresh();
+    fp->incomplete = true; /* for ever */
+    CHECK_OK(collect(STITCH__PART_TIMELINE | STITCH__PART_COUNTERS));
+    CHECK(work.plain > 10 && work.plain < 200);
+    check_all_again("passes without an end");
+}
+
+TEST(what_was_not_asked_for)
+{
+    begin_fresh();
+    CHECK_OK(collect(STITCH__PART_TIMELINE));
+    CHECK_STR(facts->no_timeline, "");
+    CHECK_HAS(facts->no_counters, "not asked for");
+    CHECK_HAS(facts->no_samples, "not asked for");
+    CHECK_INT(work.plain, 0);
+    CHECK_INT(work.runs, 4);
+    check_quiet("a timeline");
+    begin_fresh();
+    CHECK_OK(collect(0));
+    CHECK_INT(work.runs + work.befores, 0);
+    CHECK_HAS(facts->no_timeline, "not asked for");
+}
+
+/* ---- what is missing ---- */
+
+TEST(parts_that_cannot_be_had)
+{
+    enum { NO_TIMELINE = 1, NO_COUNTERS = 2, NO_SAMPLES = 4 };
+    static const struct {
+        const char *what;
+        int function, profiler; /* -1: none */
+        int missing;
+    } rows[] = {
+        {"no subscription", FAKE_SubscribeNamed, -1, NO_TIMELINE | NO_COUNTERS | NO_SAMPLES},
+        {"no records", FAKE_ActivityEnable, -1, NO_TIMELINE | NO_COUNTERS},
+        {"no clock", FAKE_GetTimestamp, -1, NO_TIMELINE | NO_COUNTERS},
+        {"no callbacks", FAKE_ActivityRegisterCallbacks, -1, NO_TIMELINE | NO_COUNTERS},
+        {"no profiler", -1, FAKE_PROFILER_ProfilerInitialize, NO_COUNTERS},
+        {"no host", -1, FAKE_PROFILER_ProfilerHostInitialize, NO_COUNTERS},
+        {"not enabled", -1, FAKE_PROFILER_RangeProfilerEnable, NO_COUNTERS},
+        {"not configured", -1, FAKE_PROFILER_RangeProfilerSetConfig, NO_COUNTERS},
+        {"not started", -1, FAKE_PROFILER_RangeProfilerStart, NO_COUNTERS},
+        {"not stopped", -1, FAKE_PROFILER_RangeProfilerStop, NO_COUNTERS},
+        {"not decoded", -1, FAKE_PROFILER_RangeProfilerDecodeData, NO_COUNTERS},
+        {"not evaluated", -1, FAKE_PROFILER_ProfilerHostEvaluateToGpuValues, NO_COUNTERS},
+        {"sampling not enabled", FAKE_PcsEnable, -1, NO_SAMPLES},
+        {"sampling not configured", FAKE_PcsSetAttributes, -1, NO_SAMPLES},
+        {"sampling not started", FAKE_PcsStart, -1, NO_SAMPLES},
+        {"sampling not stopped", FAKE_PcsStop, -1, NO_SAMPLES},
+        {"no samples", FAKE_PcsGetData, -1, NO_SAMPLES},
+    };
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        begin_fresh();
+        if (rows[i].function >= 0)
+            fc->fail[rows[i].function] = STITCH__CUPTI_INSUFFICIENT_PRIVILEGES;
+        if (rows[i].profiler >= 0)
+            fp->fail[rows[i].profiler] = STITCH__CUPTI_INSUFFICIENT_PRIVILEGES;
+        CHECK_OK(collect(STITCH__PARTS));
+        int missing = (*facts->no_timeline ? NO_TIMELINE : 0) | (*facts->no_counters ? NO_COUNTERS : 0) |
+                      (*facts->no_samples ? NO_SAMPLES : 0);
+        if (missing != rows[i].missing)
+            FAIL("%s: missing is %d, not %d (%s; %s; %s)", rows[i].what, missing, rows[i].missing, facts->no_timeline,
+                 facts->no_counters, facts->no_samples);
+        if (missing & NO_TIMELINE)
+            CHECK_HAS(facts->no_counters, "no kernels were seen");
+        else if (missing & NO_COUNTERS)
+            CHECK_HAS(facts->no_counters, "NVreg_RestrictProfilingToAdminUsers");
+        CHECK_INT(facts->kernel_count, missing & NO_TIMELINE ? 0 : 2);
+        check_all_again(rows[i].what);
+    }
+}
+
+/* Whatever fails, in whatever way: no crash, no failure of the whole but for memory, and nothing stays on. */
+TEST(every_call_fails)
+{
+    static const int results[] = {1, STITCH__CUPTI_INSUFFICIENT_PRIVILEGES, STITCH__CUPTI_OUT_OF_MEMORY, 999};
+    for (size_t r = 0; r < STITCH__COUNT(results); r++) {
+        for (int i = 0; i < FAKE_CUPTI_FUNCTIONS + FAKE_PROFILER_FUNCTIONS; i++) {
+            begin_fresh();
+            if (i < FAKE_CUPTI_FUNCTIONS)
+                fc->fail[i] = results[r];
+            else
+                fp->fail[i - FAKE_CUPTI_FUNCTIONS] = results[r];
+            int rc = collect(STITCH__PARTS);
+            if (rc && rc != STITCH_E_NOMEM)
+                FAIL("function %d with %d: %s (%s)", i, results[r], stitch_status_name(rc), stitch_error_message(err));
+            CHECK(rc == STITCH_OK || results[r] == STITCH__CUPTI_OUT_OF_MEMORY);
+            CHECK_OK(stitch__exclusive_claim(ctx, "the test", &err));
+            stitch__exclusive_release();
+            fc->subscribed = false; /* what was told to stay on */
+            memset(fc->enabled, 0, sizeof(fc->enabled));
+        }
+    }
+    begin_fresh();
+    check_all_again("every failure");
+}
+
+TEST(without_cupti_or_beside_others)
+{
+    stitch__cuda *cuda;
+    begin_fresh();
+    fc->holder = "Some Tool";
+    CHECK_OK(collect(STITCH__PARTS));
+    CHECK_HAS(facts->no_timeline, "Some Tool");
+    CHECK_HAS(facts->no_samples, "Some Tool");
+    CHECK_INT(work.runs, 0);
+    check_all_again("another tool");
+
+    begin_fresh();
+    CHECK_OK(stitch__exclusive_claim(ctx, "a trace", &err));
+    CHECK_OK(collect(STITCH__PARTS));
+    stitch__exclusive_release();
+    CHECK_HAS(facts->no_timeline, "a trace runs in this process already");
+    CHECK_HAS(facts->no_samples, "a trace runs in this process already");
+    check_all_again("a trace");
+
+    begin_fresh();
+    pcs.none = true;
+    CHECK_OK(stitch__cuda_state(ctx, &cuda, &err));
+    CHECK_OK(stitch__cupti_bind(ctx, get_proc, NULL, "the fake", &cuda->cupti, &err));
+    CHECK_OK(collect(STITCH__PARTS));
+    CHECK_STR(facts->no_counters, "");
+    CHECK_HAS(facts->no_samples, "no PC sampling");
+
+    begin_fresh();
+    cuda->cupti_ready = false;
+    setenv("STITCH_CUPTI", "/nonexistent/libcupti.so", 1);
+    CHECK_OK(collect(STITCH__PARTS));
+    unsetenv("STITCH_CUPTI");
+    CHECK(*facts->no_timeline && *facts->no_counters && *facts->no_samples);
+    CHECK_STR(facts->no_timeline, facts->no_samples);
+    CHECK_INT(work.runs, 0);
+    check_all_again("no CUPTI");
+}
+
+/* ---- work that varies ---- */
+
+TEST(launches_that_counters_cannot_be_matched_to)
+{
+    for (int from = 2; from < 9;
+         from++) { /* 1: a run that is not counted; 2 to 4: traced; 5: launches; 6, 7, 8: passes */
+        begin_fresh();
+        work.more_at = from;
+        fp->passes = 3;
+        CHECK_OK(collect(STITCH__PARTS));
+        CHECK_STR(facts->no_timeline, "");
+        if (from == 2)
+            CHECK_STR(facts->no_counters, "");
+        else if (from < 6)
+            CHECK_HAS(facts->no_counters, "does not launch as many kernels each time");
+        else
+            CHECK_HAS(facts->no_counters, "counters came for 4 launches and the timeline has 3");
+        CHECK(isnan(kernel("beta")->metric[STITCH__METRIC_INST]) == (from != 2));
+        CHECK_STR(facts->no_samples, "");
+    }
+    begin_fresh();
+    work.others = 5;
+    CHECK_OK(collect(STITCH__PARTS));
+    CHECK_HAS(facts->no_counters, "other work of this process");
+    check_all_again("others");
+}
+
+TEST(more_launches_than_are_counted)
+{
+    begin_fresh();
+    work.repeats = 509;
+    CHECK_OK(collect(STITCH__PARTS));
+    CHECK_STR(facts->no_counters, ""); /* 511 and beta: just as many */
+    CHECK_NEAR(kernel("beta")->metric[STITCH__METRIC_INST], fake_profiler_value("smsp__inst_executed.sum", 511), 1);
+    begin_fresh();
+    work.repeats = 600;
+    CHECK_OK(collect(STITCH__PARTS));
+    CHECK_STR(facts->no_counters, "all but the first 512 of 603 launches");
+    CHECK(!isnan(kernel("alpha")->metric[STITCH__METRIC_INST]));
+    CHECK(isnan(kernel("beta")->metric[STITCH__METRIC_INST]));
+    CHECK_INT(kernel("alpha")->launches, 602);
+}
+
+TEST(a_run_of_nothing)
+{
+    begin_fresh();
+    fc->cut = SIZE_MAX; /* no record arrives */
+    CHECK_OK(collect(STITCH__PARTS));
+    CHECK_HAS(facts->no_timeline, "nothing ran on the device");
+    CHECK_HAS(facts->no_counters, "no kernels were seen");
+    CHECK_INT(facts->kernel_count, 0);
+    check_all_again("nothing");
+}
+
+/* ---- ends ---- */
+
+TEST(callbacks_that_fail)
+{
+    begin_fresh();
+    CHECK_OK(collect(STITCH__PARTS));
+    int befores = work.befores, runs = work.runs;
+    CHECK(befores >= 7 && runs > befores);
+    for (int i = 1; i <= befores; i++) {
+        begin_fresh();
+        work.fail_before = i;
+        CHECK_INT(collect(STITCH__PARTS), OWN_RC);
+        CHECK_INT(work.befores, i);
+        CHECK(!err);
+        check_quiet("a failure of what comes before a run");
+    }
+    for (int i = 1; i <= 12; i++) {
+        begin_fresh();
+        work.fail_run = i;
+        CHECK_INT(collect(STITCH__PARTS), OWN_RC);
+        CHECK_INT(work.runs, i);
+        CHECK(!err);
+        check_quiet("a failure of a run");
+    }
+    check_all_again("failures");
+}
+
+TEST(cancelled_late_and_faulted)
+{
+    for (int i = 1; i <= 12; i++) {
+        begin_fresh();
+        work.cancel_at = i;
+        CHECK_ERR(collect(STITCH__PARTS), STITCH_E_CANCELLED, "profiling");
+        CHECK(work.runs == i);
+        check_quiet("being cancelled");
+        begin_fresh();
+        work.fault_at = i;
+        int rc = collect(STITCH__PARTS);
+        if (rc != STITCH_E_FAULT)
+            FAIL("a fault in run %d: %s", i, stitch_status_name(rc));
+        CHECK(*stitch_error_message(err));
+        check_quiet("a fault");
+    }
+    begin_fresh();
+    stitch__scope late = stitch__scope_make(ctx, NULL, 1);
+    const stitch__collect_options all = {.parts = STITCH__PARTS};
+    stitch__sleep_ms(3);
+    CHECK_ERR(stitch__collect(ctx, dev, &late, &region, &all, facts, &err), STITCH_E_TIMEOUT, "profiling");
+    CHECK_INT(work.runs, 0);
+    check_all_again("ends");
+}
+
+TEST(no_memory)
+{
+    int64_t needed, failed = 0;
+    begin_fresh();
+    memory.calls = 0;
+    CHECK_OK(collect(STITCH__PARTS));
+    needed = memory.calls;
+    for (int64_t at = 0; at < needed; at++) {
+        begin_fresh();
+        memory.calls = 0;
+        memory.refuse_at = at;
+        int rc = collect(STITCH__PARTS);
+        memory.refuse_at = -1;
+        if (rc && rc != STITCH_E_NOMEM)
+            FAIL("allocation %d: %s (%s)", (int)at, stitch_status_name(rc), stitch_error_message(err));
+        failed += rc != STITCH_OK;
+        check_quiet("a refused allocation");
+    }
+    printf("# %d allocations, %d refusals ended it\n", (int)needed, (int)failed);
+    CHECK(failed > 20);
+    check_all_again("refused allocations");
+}
+
+static const check_test tests[] = {
+    RUN(everything),
+    RUN(counted_runs_are_plain_and_repeated),
+    RUN(what_was_not_asked_for),
+    RUN(parts_that_cannot_be_had),
+    RUN(every_call_fails),
+    RUN(without_cupti_or_beside_others),
+    RUN(launches_that_counters_cannot_be_matched_to),
+    RUN(more_launches_than_are_counted),
+    RUN(a_run_of_nothing),
+    RUN(callbacks_that_fail),
+    RUN(cancelled_late_and_faulted),
+    RUN(no_memory),
+};
+
+int main(int argc, char **argv)
+{
+    int rc = check__main(argc, argv, tests, STITCH__COUNT(tests));
+    stitch__facts_free(facts);
+    stitch_error_free(err);
+    stitch_cancel_free(work.cancel);
+    stitch_context_free(ctx);
+    if (memory.live) {
+        printf("# %d blocks are left\n", (int)memory.live);
+        rc = 1;
+    }
+    return rc;
+}
