@@ -100,7 +100,7 @@ static int add(evaluation *e, const stitch__rule *rule, const stitch__subject *s
         double part = fmin(fmax(stitch__or(found->part, 0), 0), 1);
         double work = stitch__or(stitch__measured(s->k->metric[STITCH__METRIC_INST]), 1);
         a->gain_us = part * stitch__or(s->g->total_us, 0);
-        c->order = part * work;
+        c->order = part * work * (double)(s->k->launches ? s->k->launches : 1);
     } else {
         a->gain_us = stitch__or(stitch__measured(found->gain_us), 0);
     }

@@ -377,6 +377,13 @@ void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, 
 
 /* ---- the verdict of the run ---- */
 
+/* Where nothing is timed, instructions stand for the time. */
+static double weight_of(const stitch__kernel_fact *k, const stitch__figures *g)
+{
+    double launches = (double)(k->launches ? k->launches : 1);
+    return stitch__or(g->total_us, launches * stitch__or(metric(k, STITCH__METRIC_INST), 1));
+}
+
 static void judge_kernels(const stitch__facts *f, const stitch__figures *figures, const stitch__judged *kernels,
                           stitch__judged *j)
 {
@@ -385,8 +392,7 @@ static void judge_kernels(const stitch__facts *f, const stitch__figures *figures
     size_t worst = 0;
     int bound = STITCH__BOUND_UNKNOWN;
     for (size_t i = 0; i < f->kernel_count; i++) {
-        /* Where nothing is timed, instructions stand for the time. */
-        double weight = stitch__or(figures[i].total_us, stitch__or(metric(&f->kernels[i], STITCH__METRIC_INST), 1));
+        double weight = weight_of(&f->kernels[i], &figures[i]);
         time[kernels[i].bound] += weight;
         all += weight;
     }
@@ -395,7 +401,7 @@ static void judge_kernels(const stitch__facts *f, const stitch__figures *figures
             bound = b;
     }
     for (size_t i = 0; i < f->kernel_count; i++) {
-        double weight = stitch__or(figures[i].total_us, stitch__or(metric(&f->kernels[i], STITCH__METRIC_INST), 1));
+        double weight = weight_of(&f->kernels[i], &figures[i]);
         if (kernels[i].bound == bound && weight > most) {
             most = weight;
             worst = i;
