@@ -171,6 +171,8 @@ static int traced_run(cli *c, rig *r, stitch_executor *x, stitch_trace **trace, 
     if (!rc)
         rc = driver_failed(r, r->StreamSynchronize(r->stream), "the traced run");
     ended = stitch_trace_end(*trace, rc ? NULL : err);
+    if (!rc && !ended) /* without steps it is a timeline all the same */
+        (void)stitch_trace_attribute(*trace, x, 1, NULL);
     return rc ? rc : ended;
 }
 

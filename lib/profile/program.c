@@ -106,3 +106,26 @@ int stitch__expected_of(stitch_executor *x, stitch__expected **out, size_t *coun
     *count = w.count;
     return STITCH_OK;
 }
+
+int stitch_trace_attribute(stitch_trace *trace, stitch_executor *executor, uint64_t runs, stitch_error **err)
+{
+    stitch__expected *expected = NULL;
+    uint64_t renamed;
+    size_t count;
+    int rc;
+
+    if (!trace || !executor || !runs)
+        return stitch__err(NULL, err, STITCH_E_INVALID,
+                           "stitch_trace_attribute: needs a trace, an executor and a number of runs");
+    if (!stitch__trace_finished(trace))
+        return stitch__err(NULL, err, STITCH_E_STATE, "stitch_trace_attribute: the trace has not ended");
+    rc = stitch__expected_of(executor, &expected, &count, err);
+    if (rc)
+        return rc;
+    rc = stitch__attribute(stitch__trace_timeline(trace), expected, count, runs, &renamed);
+    stitch_free(expected);
+    if (rc == STITCH_E_NOT_FOUND)
+        return stitch__err(executor->ctx, err, rc, "the trace does not have the records of %" PRIu64 " runs of the program",
+                           runs);
+    return rc ? stitch__err_nomem(executor->ctx, err) : stitch__trace_analyse(trace, err);
+}

@@ -38,6 +38,7 @@ static int where = STITCH_VERIFY_AUTO;
 static stitch_verify_options options_of(const trick *t)
 {
     stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
+    o.profile = STITCH_PROFILE_NEVER;
     o.trials = 2;
     o.iterations = t->limit == LIMIT_TIME || t->limit == LIMIT_AFTER || t->outcome == NOT_FASTER ? 60 : 12;
     o.warmup = 2;

@@ -54,7 +54,7 @@ def run_loop():
     stages = [e["report"]["summary"]["failed_stage"] for e in attempts]
     report("the loop ends with a correct program", done.returncode == 0 and os.path.exists(SAVED), done.returncode)
     report("every kind of turn was taken", {"draft", "repair_compile", "repair_correctness", "optimise"} <= set(actions), actions)
-    report("a compile error and a wrong result were met", "compile" in stages and {"simulate", "correct"} & set(stages), stages)
+    report("a compile error and a wrong result were met", "compile" in stages and {"simulate", "correct", "exploit"} & set(stages), stages)
     result = [e for e in events if e["event"] == "result"]
     report(f"at least {TARGET:g}x the eager float32 baseline", bool(result) and result[0]["speedup"] >= TARGET,
            f"{result[0]['speedup']:.2f}x, {result[0]['median_us']:.1f} us" if result else "no result")

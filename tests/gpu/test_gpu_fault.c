@@ -28,6 +28,7 @@ static int verify_fault(const char *body)
     snprintf(source, sizeof(source), VECTOR_KERNEL("float", "%s"), body);
     o.trials = 1;
     o.iterations = 10;
+    o.profile = STITCH_PROFILE_NEVER;
     if (stitch_program_parse(ctx, source, VECTOR_PLAN, NULL, &p, &err))
         return 2;
     if (stitch_verify_program(ctx, t, p, &o, &r, &err)) {

@@ -75,6 +75,7 @@ def loop():
     report("the plan had a profile", "the plan has no profile" not in done.stderr)
     report("the recording still matches the plan's prompt", "the prompt of plan #1 differs" not in done.stderr)
     correct = [e["report"] for e in attempts if e["report"]["summary"]["correct"]]
+    correct = [r for r in correct if not r["summary"]["failed_stage"]]  # not refused for something else than its results
     report("correct attempts have profiles", correct and all("profile" in r for r in correct), [r["stages"][-1] for r in correct])
     data = Data(os.path.join(KEEP, "run.html")).data
     best = data["attempts"][data["best"]]

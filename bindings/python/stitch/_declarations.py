@@ -1035,6 +1035,7 @@ def functions() -> Dict[str, Tuple[Any, Tuple[Any, ...]]]:
         "stitch_task_source": (c_char_p, (c_void_p,)),
         "stitch_task_tolerance": (None, (c_void_p, POINTER(c_double), POINTER(c_double))),
         "stitch_task_use_reduced": (c_int, (c_void_p, c_int, POINTER(c_void_p))),
+        "stitch_trace_attribute": (c_int, (c_void_p, c_void_p, c_uint64, POINTER(c_void_p))),
         "stitch_trace_begin": (c_int, (c_void_p, POINTER(stitch_trace_options), POINTER(c_void_p), POINTER(c_void_p))),
         "stitch_trace_copy_count": (c_size_t, (c_void_p,)),
         "stitch_trace_copy_get": (c_int, (c_void_p, c_size_t, POINTER(stitch_trace_copy))),

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 from . import _declarations as c
-from ._core import OUT, Handle, make, take_text
+from ._core import OUT, Handle, Uses, make, take_text
 from ._errors import StateError
 from ._library import lib
 from ._context import Context, record
+from ._executor import Executor
 
 TraceKind = c.stitch_trace_kind
 
@@ -236,6 +237,11 @@ class Trace(Handle):
         out = c_void_p()
         self._call(lib.stitch_trace_json, byref(out))
         return take_text(out)
+
+    def attribute(self, executor: Executor, runs: int = 1) -> None:
+        """Gives the records of a trace of so many runs of a program, and of nothing else, the steps of its launch plan."""
+        with Uses(executor) as (used,):
+            self._call(lib.stitch_trace_attribute, used, runs)
 
     def text(self, max_bytes: int = 0) -> str:
         """What matters, one line a fact, the decisive one first; 0: everything."""

@@ -249,7 +249,7 @@ class Runner:
         """module(*args, **kwargs) without gradients and without autocast of the caller's; restore() afterwards."""
         device = next((tensor.device.type for tensor in _tensors((args, kwargs))), "cpu")
         with torch.no_grad(), torch.autocast(device, enabled=False):
-            return (call or self.module)(*args, **kwargs)
+            return (self.module if call is None else call)(*args, **kwargs)  # a compiled module has no truth value
 
     def restore(self) -> None:
         """Puts everything back that forward has changed."""
