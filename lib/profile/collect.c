@@ -211,8 +211,7 @@ static int put_counters(collector *c, const stitch__counters *counters, const st
     return STITCH_OK;
 }
 
-/* A region that is no program is the host's word for it; a program runs as a graph and as launches, which may differ.
- */
+/* Of a program the runs before were a graph, which may copy with other kernels. */
 static bool same_launches(const collector *c, size_t count)
 {
     for (size_t i = 0; i < c->trace_count && !c->region->expected_count; i++) {
