@@ -108,11 +108,12 @@ typedef struct stitch__facts {
     int32_t precision;  /* stitch_precision of the task; -1: not known */
     stitch__ceilings ceilings;
     /* One run, from the timeline; 0 where there was none. */
-    double wall_us;               /* median of undisturbed timed runs, where somebody measured them */
-    double busy_us;               /* union of kernels, copies and fills */
-    double idle_us;               /* between the first and the last of them */
-    double sync_us;               /* of the idle time, while the host waited for the device */
-    double host_us;               /* of the idle time, while the host was in no CUDA call */
+    double wall_us; /* median of undisturbed timed runs, where somebody measured them */
+    double busy_us; /* union of kernels, copies and fills */
+    double idle_us; /* between the first and the last of them */
+    /* Of the idle time before the host began to launch what ends it: while it waited for the device, and while it was
+     * in no CUDA call. */
+    double sync_us, host_us;
     double copy_us, host_copy_us; /* copies and fills; of them, between host and device */
     uint64_t copy_bytes, host_copy_bytes, launches, copies, fills, pageable_copies; /* launches: of kernels */
     bool graph; /* the run was one launch of a graph */

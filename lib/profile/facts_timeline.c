@@ -192,6 +192,61 @@ static void drop_gaps_between(const order *o, stitch__spans *gaps)
     gaps->count = kept;
 }
 
+/* When the host began to launch something, by the number that the call and the device's record share. */
+typedef struct call {
+    uint32_t correlation;
+    int64_t start;
+} call;
+
+static int by_correlation(const void *pa, const void *pb)
+{
+    const call *a = pa, *b = pb;
+    if (a->correlation != b->correlation)
+        return a->correlation < b->correlation ? -1 : 1;
+    return (a->start > b->start) - (a->start < b->start);
+}
+
+static int64_t launched_at(const call *calls, size_t count, const stitch__event *e)
+{
+    size_t from = 0, to = count;
+    while (from < to) { /* the first one: of a call of the runtime and the driver's within, the earlier */
+        size_t middle = from + (to - from) / 2;
+        if (calls[middle].correlation < e->correlation)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return e->correlation && from < count && calls[from].correlation == e->correlation ? calls[from].start : INT64_MAX;
+}
+
+/* Ends each gap where what comes after it was launched: the rest is the device's own, whatever the host does then. So
+ * are the gaps between the nodes of a graph, and between launches that the host has made ahead. */
+static int end_at_launches(const order *o, stitch__spans *gaps)
+{
+    const stitch__timeline *t = o->t;
+    call *calls = stitch__calloc(t->arena.ctx, t->count + 1, sizeof(*calls));
+    size_t count = 0, kept = 0;
+    if (!calls)
+        return STITCH_E_NOMEM;
+    for (size_t i = 0; i < t->count; i++) {
+        if (STITCH__TRACE_CALLS >> t->events[i].kind & 1 && t->events[i].timed)
+            calls[count++] = (call){t->events[i].correlation, t->events[i].start};
+    }
+    qsort(calls, count, sizeof(*calls), by_correlation);
+    for (size_t i = 0, next = 0; i < gaps->count; i++) {
+        stitch__span gap = gaps->list[i];
+        while (next < o->count && (!event_at(o, next)->timed || event_at(o, next)->start < gap.end))
+            next++;
+        int64_t at = next < o->count ? launched_at(calls, count, event_at(o, next)) : INT64_MAX;
+        gap.end = at < gap.end ? at : gap.end;
+        if (gap.end > gap.start)
+            gaps->list[kept++] = gap;
+    }
+    gaps->count = kept;
+    stitch_free(calls);
+    return STITCH_OK;
+}
+
 static int add_idle_time(stitch__facts *f, const order *o, bool calls, uint64_t runs)
 {
     const stitch__event_filter device = {STITCH__TRACE_ON_DEVICE, 0, 0, false};
@@ -204,13 +259,12 @@ static int add_idle_time(stitch__facts *f, const order *o, bool calls, uint64_t 
         stitch__spans_of(t, &waits, &sync) || stitch__spans_of(t, &any, &in_call) ||
         stitch__spans_union(t->arena.ctx, &sync, &in_call, &either))
         goto out;
-    rc = STITCH_OK;
     drop_gaps_between(o, &gaps);
-    int64_t idle = stitch__spans_length(&gaps);
-    f->idle_us = us(idle) / (double)runs;
-    if (calls) {
+    f->idle_us = us(stitch__spans_length(&gaps)) / (double)runs;
+    rc = calls ? end_at_launches(o, &gaps) : STITCH_OK;
+    if (calls && rc == STITCH_OK) {
         f->sync_us = us(stitch__spans_common(&gaps, &sync)) / (double)runs;
-        f->host_us = us(idle - stitch__spans_common(&gaps, &either)) / (double)runs;
+        f->host_us = us(stitch__spans_length(&gaps) - stitch__spans_common(&gaps, &either)) / (double)runs;
     }
 out:
     stitch__spans_free(&busy);

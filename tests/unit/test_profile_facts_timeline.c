@@ -161,6 +161,41 @@ TEST(idle_time_within_runs)
     CHECK_NEAR(f->kernels[2].gap_us, (50 + 51) / 3.0, 1e-9);
 }
 
+/* While the host waits for what it has launched, gaps are the device's own. */
+TEST(idle_time_after_launches)
+{
+    start();
+    for (int i = 0; i < 4; i++) { /* a graph of four nodes */
+        stitch__event *e = kernel("k", -1, 10000 + i * 2000, 11000 + i * 2000);
+        e->graph_node = 3 + (uint64_t)i;
+        e->correlation = 77;
+    }
+    add(STITCH_TRACE_GRAPH_LAUNCH, "cuGraphLaunch", 5000, 6000)->correlation = 77;
+    add(STITCH_TRACE_DRIVER, "cuStreamQuery", 6500, 13000)->correlation = 78;
+    add(STITCH_TRACE_SYNC, "stream", 14500, 18000)->correlation = 79;
+    fill(1);
+    CHECK(f->graph);
+    CHECK_NEAR(f->idle_us, 3, 1e-9);
+    CHECK_NEAR(f->sync_us, 0, 0);
+    CHECK_NEAR(f->host_us, 0, 0);
+
+    /* Two launches ahead, and one after the host has waited (to 16), done its own (to 18) and launched (from 18 on). */
+    start();
+    kernel("k", -1, 10000, 11000)->correlation = 1;
+    kernel("k", -1, 12000, 13000)->correlation = 2;
+    kernel("k", -1, 20000, 21000)->correlation = 3;
+    add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 7000, 8000)->correlation = 1;
+    add(STITCH_TRACE_RUNTIME, "cudaLaunchKernel", 8200, 9500)->correlation = 2;
+    add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 8500, 9000)->correlation = 2;
+    add(STITCH_TRACE_DRIVER, "cuStreamSynchronize", 9600, 16000)->correlation = 4;
+    add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 18000, 19000)->correlation = 3;
+    add(STITCH_TRACE_DRIVER, "cuStreamSynchronize", 19100, 22000)->correlation = 5;
+    fill(1);
+    CHECK_NEAR(f->idle_us, 8, 1e-9);
+    CHECK_NEAR(f->sync_us, 3, 1e-9);
+    CHECK_NEAR(f->host_us, 2, 1e-9);
+}
+
 TEST(runs_that_cannot_be_told_apart)
 {
     three_runs();
@@ -387,6 +422,6 @@ TEST(every_allocation_fails)
     start();
 }
 
-TEST_MAIN(RUN(nothing), RUN(rows_by_step), RUN(idle_time_within_runs), RUN(runs_that_cannot_be_told_apart),
-          RUN(without_steps), RUN(copies_and_graphs), RUN(more_kernels_than_are_kept), RUN(random_runs_match_a_sum),
-          RUN(every_allocation_fails))
+TEST_MAIN(RUN(nothing), RUN(rows_by_step), RUN(idle_time_within_runs), RUN(idle_time_after_launches),
+          RUN(runs_that_cannot_be_told_apart), RUN(without_steps), RUN(copies_and_graphs),
+          RUN(more_kernels_than_are_kept), RUN(random_runs_match_a_sum), RUN(every_allocation_fails))
