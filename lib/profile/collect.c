@@ -299,7 +299,7 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
 
 /* ---- samples ----------------------------------------------------------------------------------------------------- */
 
-/* Before anything is traced: see stitch__sampling_unknown(). */
+/* Before anything is traced: see stitch__exclusive_graph_traced(). */
 static int take_samples(collector *c, int *stop, stitch_error **err)
 {
     int64_t start;
@@ -319,8 +319,7 @@ static int take_samples(collector *c, int *stop, stitch_error **err)
         rc = stitch__sampling_unknown(c->sampling)
                  ? stitch__err(
                        c->ctx, err, STITCH_E_UNSUPPORTED,
-                       "CUPTI cannot tell kernels of this process apart any more, because graphs were traced in it "
-                       "before: profile in a new process, or in a worker")
+                       "CUPTI cannot tell kernels of this process apart: another tool may have traced graphs in it")
                  : stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED, "nothing was sampled: the kernels are too short");
     if (c->sampling)
         stitch__sampling_end(c->sampling);

@@ -39,8 +39,8 @@ int stitch__counters_stop(stitch__counters *c, stitch_error **err);
 /* After each run of the region, before stop(). *more: it has to be run once more, with the same launches; always false
  * where kernels are replayed. Waits for the device. After a failure stop() or close() ends the collection. */
 int stitch__counters_again(stitch__counters *c, bool *more, stitch_error **err);
-/* Launches that were measured, in their order, and those that were not because of max_kernels, as far as CUPTI tells (that
- * of CUDA 13.0 does not). */
+/* Launches that were measured, in their order, and those that were not because of max_kernels, as far as CUPTI tells
+ * (that of CUDA 13.0 does not). */
 size_t stitch__counters_count(const stitch__counters *c);
 size_t stitch__counters_dropped(const stitch__counters *c);
 /* The values of a launch: STITCH__METRICS of them, and those of options.extra in their order (`extra` may be NULL); NAN

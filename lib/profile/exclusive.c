@@ -10,7 +10,8 @@
 static struct {
     pthread_mutex_t lock;
     const char *holder; /* NULL: nobody */
-} hold = {PTHREAD_MUTEX_INITIALIZER, NULL};
+    bool graph_traced;
+} hold = {PTHREAD_MUTEX_INITIALIZER, NULL, false};
 
 int stitch__exclusive_claim(const stitch_context *ctx, const char *what, stitch_error **err)
 {
@@ -31,6 +32,21 @@ void stitch__exclusive_release(void)
     pthread_mutex_lock(&hold.lock);
     hold.holder = NULL;
     pthread_mutex_unlock(&hold.lock);
+}
+
+void stitch__exclusive_note_graph(void)
+{
+    pthread_mutex_lock(&hold.lock);
+    hold.graph_traced = true;
+    pthread_mutex_unlock(&hold.lock);
+}
+
+bool stitch__exclusive_graph_traced(void)
+{
+    pthread_mutex_lock(&hold.lock);
+    bool traced = hold.graph_traced;
+    pthread_mutex_unlock(&hold.lock);
+    return traced;
 }
 
 /* A subscriber must have one; no callback is enabled. */

@@ -16,4 +16,9 @@ void stitch__exclusive_release(void);
 int stitch__exclusive_subscribe(const stitch_context *ctx, const stitch__cupti *cupti, void **subscriber,
                                 stitch_error **err);
 
+/* A graph was traced in this process. From then on CUPTI (13.0, on an H200) gives PC samples to no kernel or, of
+ * modules that are loaded later, to wrong ones. */
+void stitch__exclusive_note_graph(void);
+bool stitch__exclusive_graph_traced(void);
+
 #endif

@@ -125,7 +125,7 @@ int stitch_trace_attribute(stitch_trace *trace, stitch_executor *executor, uint6
     rc = stitch__attribute(stitch__trace_timeline(trace), expected, count, runs, &renamed);
     stitch_free(expected);
     if (rc == STITCH_E_NOT_FOUND)
-        return stitch__err(executor->ctx, err, rc, "the trace does not have the records of %" PRIu64 " runs of the program",
-                           runs);
+        return stitch__err(executor->ctx, err, rc,
+                           "the trace does not have the records of %" PRIu64 " runs of the program", runs);
     return rc ? stitch__err_nomem(executor->ctx, err) : stitch__trace_analyse(trace, err);
 }

@@ -27,6 +27,8 @@
 #define OCCUPANCY_POOR 0.25
 /* Kernels that keep tensor cores busy have few and large blocks by design. */
 #define TENSOR_BUSY 0.40
+/* HFMA2.MMA, which sm_80 and sm_90 move constants with, keeps the tensor pipe busy a little. */
+#define TENSOR_IDLE 0.01
 /* 32 lanes * 4 bytes are 4 sectors of 32 bytes, 32 lanes * 16 bytes (the widest access) are 16. */
 #define SECTORS_OF_4_BYTES  4.0
 #define SECTORS_OF_16_BYTES 16.0
@@ -347,7 +349,7 @@ static bool tensor_unused(const stitch__subject *s, stitch__finding *out)
     const stitch__figures *g = s->g;
     double matrix = stitch__measured(stitch__ceilings_matrix(&s->f->ceilings, s->f->precision));
     double f32 = stitch__measured(s->f->ceilings.f32_tflops);
-    if (s->f->precision == STITCH_PRECISION_F32 || !(g->tensor_inst == 0) || g->tensor > 0 ||
+    if (s->f->precision == STITCH_PRECISION_F32 || !(g->tensor_inst == 0) || g->tensor > TENSOR_IDLE ||
         g->fp64 >= STITCH__WAIT_FROM || (matrix > 0 && f32 > 0 && matrix <= f32) || !multiplies(s, out))
         return false;
     double needs = stitch__or(stitch__measured(g->tflops / matrix), 0);

@@ -224,6 +224,10 @@ static int refuse(stitch_context *ctx, const stitch__device *dev, const stitch__
     if (!cupti->PcsEnable || !cupti->PcsDisable || !cupti->PcsStart || !cupti->PcsStop || !cupti->PcsGetData ||
         !cupti->PcsGetNumReasons || !cupti->PcsGetReasons || !cupti->PcsSetAttributes || !cupti->GetCubinCrc)
         return stitch__err(ctx, err, STITCH_E_UNSUPPORTED, "CUPTI (%s) has no PC sampling", cupti->path);
+    if (stitch__exclusive_graph_traced())
+        return stitch__err(ctx, err, STITCH_E_UNSUPPORTED,
+                           "CUPTI cannot tell kernels of this process apart any more, because graphs were traced in it "
+                           "before: profile in a new process, or in a worker");
     return STITCH_OK;
 }
 

@@ -219,7 +219,9 @@ void stitch__worker_release(stitch__worker *w, bool reusable)
         return;
     p = w->pool;
     stitch__worker_close(w);
-    if (w->lost && w->greeted) /* the next one shall not have to wait */
+    bool spent = w->role == STITCH__WORKER_PROFILER && w->used; /* stitch__exclusive_graph_traced() */
+    reusable = reusable && !spent;
+    if ((w->lost || spent) && w->greeted) /* the next one shall not have to wait */
         (void)stitch__worker_start(w->ctx, w->dev, w->path, w->sandbox, w->role, &fresh, NULL);
     if (fresh)
         fresh->pool = p;

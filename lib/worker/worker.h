@@ -23,7 +23,9 @@ typedef struct stitch__worker stitch__worker;
 typedef enum stitch__worker_role {
     STITCH__WORKER_CANDIDATE,
     STITCH__WORKER_BASELINE, /* only baselines run in it, never a candidate */
-    STITCH__WORKER_PROFILER, /* CUPTI is loaded in it, and it keeps the privilege to count, where the host has that */
+    /* CUPTI is loaded in it, and it keeps the privilege to count, where the host has that. Serves once: CUPTI does not
+     * tell kernels apart for long. */
+    STITCH__WORKER_PROFILER,
 } stitch__worker_role;
 
 typedef struct stitch__worker_options {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * From source text to a verdict: compile, load, 5 correctness trials, 100 timed runs of a small kernel. Three states of
- * the caches, taken in turn so that they see the same machine: cold    new context, empty cache folder: also the
- * library's own kernels, reference and baseline are compiled new     a candidate never seen before in a context that
- * has verified others: the loop's usual turn again   the same candidate once more: its code comes from the cache
- * Opening the device is measured apart; it happens once a process.
+ * From source text to a verdict: compile, load, 5 correctness trials, 100 timed runs of a small kernel, in a worker;
+ * three states of the caches, taken in turn so that they see the same machine: cold    new context, empty cache folder:
+ * also the library's own kernels, reference and baseline are compiled new     a candidate never seen before in a
+ * context that has verified others: the loop's usual turn again   the same candidate once more: its code comes from the
+ * cache and new candidates in this process, and with stage profile, in both places. Opening the device is measured
+ * apart; it happens once a process.
  *
  * usage: bench_verify [REPETITIONS]     (default 11). Medians with the 5th and 95th percentile, milliseconds.
  */
@@ -17,7 +18,7 @@
 
 #include <stitch/stitch.h>
 
-enum { MAX_SAMPLES = 1000 };
+enum { MAX_SAMPLES = 1000, WORKER = STITCH_VERIFY_WORKER, HERE = STITCH_VERIFY_HERE };
 
 static double now_ms(void)
 {
@@ -78,18 +79,21 @@ static void print(series *s)
 }
 
 /* Source to verdict, the program's and task's parsing included. */
-static double once(stitch_context *ctx, stitch_task *t, int number, char **stages)
+static double once(stitch_context *ctx, stitch_task *t, int number, int where, int profile, char **stages)
 {
     stitch_program *p = NULL;
     stitch_report *r = NULL;
     stitch_error *err = NULL;
     stitch_report_summary summary = STITCH_REPORT_SUMMARY_INIT;
+    stitch_verify_options options = STITCH_VERIFY_OPTIONS_INIT;
     char source[1000];
     double start, ms;
 
+    options.where = where;
+    options.profile = profile;
     snprintf(source, sizeof(source), candidate, number);
     start = now_ms();
-    if (stitch_program_parse(ctx, source, plan, NULL, &p, &err) || stitch_verify_program(ctx, t, p, NULL, &r, &err))
+    if (stitch_program_parse(ctx, source, plan, NULL, &p, &err) || stitch_verify_program(ctx, t, p, &options, &r, &err))
         fail("verify", err);
     ms = now_ms() - start;
     stitch_report_summary_get(r, &summary);
@@ -163,7 +167,8 @@ int main(int argc, char **argv)
 {
     int repetitions = argc > 1 ? atoi(argv[1]) : 11, number = (int)getpid() * 1000;
     static series cold = {.name = "cold"}, fresh = {.name = "new candidate"}, again = {.name = "same candidate again"},
-                  device = {.name = "opening the device, first"};
+                  device = {.name = "opening the device, first"}, here = {.name = "new, in process"},
+                  profiled = {.name = "new, with its profile"}, profiled_here = {.name = "new, profile, in process"};
     char warm_cache[] = "/tmp/stitch-bench-XXXXXX", *stages_cold = NULL, *stages_new = NULL;
     stitch_context *warm;
     stitch_task *t;
@@ -173,7 +178,7 @@ int main(int argc, char **argv)
     warm = new_context(warm_cache);
     add(&device, open_device(warm));
     t = new_task(warm);
-    once(warm, t, number++, NULL);
+    once(warm, t, number++, WORKER, STITCH_PROFILE_AUTO, NULL);
     for (int i = 0; i < repetitions; i++) {
         char cold_cache[] = "/tmp/stitch-bench-XXXXXX";
         if (!mkdtemp(cold_cache))
@@ -183,17 +188,23 @@ int main(int argc, char **argv)
         double start = now_ms();
         stitch_task *cold_task = new_task(ctx);
         double parse = now_ms() - start;
-        add(&cold, parse + once(ctx, cold_task, number++, &stages_cold));
+        add(&cold, parse + once(ctx, cold_task, number++, WORKER, STITCH_PROFILE_NEVER, &stages_cold));
         stitch_task_free(cold_task);
         stitch_context_free(ctx);
         remove_folder(cold_cache);
-        add(&fresh, once(warm, t, number, &stages_new));
-        add(&again, once(warm, t, number++, NULL));
+        add(&fresh, once(warm, t, number, WORKER, STITCH_PROFILE_NEVER, &stages_new));
+        add(&again, once(warm, t, number++, WORKER, STITCH_PROFILE_NEVER, NULL));
+        add(&here, once(warm, t, number++, HERE, STITCH_PROFILE_NEVER, NULL));
+        add(&profiled, once(warm, t, number++, WORKER, STITCH_PROFILE_AUTO, NULL));
+        add(&profiled_here, once(warm, t, number++, HERE, STITCH_PROFILE_AUTO, NULL));
     }
     print(&device);
     print(&cold);
     print(&fresh);
     print(&again);
+    print(&here);
+    print(&profiled);
+    print(&profiled_here);
     printf("\nlast cold run:\n%s\nlast run of a new candidate:\n%s", stages_cold, stages_new);
     stitch_task_free(t);
     stitch_context_free(warm);

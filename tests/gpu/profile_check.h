@@ -134,10 +134,12 @@ static void check_diagnosis(const diagnosis *d, const char *source, const stitch
     if (d->line_rule) {
         if (!find_advice(p, d->line_rule, &a))
             FAIL("%s: no advice %s", d->what, d->line_rule);
-        if (a.line != line_of(source, d->line_part))
+        bool lines = !*said(p, "facts.no_samples"); /* in a process that has traced graphs there are none */
+        if (lines && a.line != line_of(source, d->line_part))
             FAIL("%s: %s names line %u of \"%s\", not %u", d->what, d->line_rule, a.line, a.file,
                  line_of(source, d->line_part));
-        CHECK_HAS(a.file, "program.cu");
+        if (lines)
+            CHECK_HAS(a.file, "program.cu");
     }
     check_gains(d->what, p);
 }
@@ -151,6 +153,8 @@ static void need_all_parts(const stitch_profile *p)
         snprintf(why, sizeof(why), "%s: %.160s", parts[i], said(p, parts[i]));
         if (strstr(why, "permission") || strstr(why, "privilege"))
             SKIP(why);
+        if (strstr(why, "graphs were traced in it before"))
+            continue;
         if (*said(p, parts[i]))
             FAIL("%s", why);
     }

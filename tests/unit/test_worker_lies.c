@@ -545,6 +545,32 @@ TEST(trusted_programs_get_clean_workers)
     CHECK(!has_children());
 }
 
+/* A profile is taken in a process that has had none. */
+TEST(profilers_serve_once)
+{
+    stitch__worker_options options = {.executable = STITCH_TEST_WORKER, .role = STITCH__WORKER_PROFILER};
+    stitch__scope scope = {0};
+    stitch__worker *w = NULL;
+    stitch__candidate c = {0};
+    int pid = 0;
+
+    set_up();
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+        CHECK(stitch__worker_pid(w) != pid);
+        pid = stitch__worker_pid(w);
+        stitch__worker_release(w, true);
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+        CHECK_INT(stitch__worker_pid(w), pid); /* it has served nobody yet */
+        CHECK_OK(stitch__worker_open(w, &scope, task, program, &c, &err));
+        c.ops->close(c.self);
+        stitch__worker_release(w, true);
+    }
+    tear_down();
+    CHECK(!has_children());
+}
+
 static uint64_t seed_seen;
 
 static int see_seed(void *self, const stitch__scope *scope, uint64_t seed, const stitch__variant *variant,
@@ -635,4 +661,5 @@ TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_se
           RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
           RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_the_second_time),
           RUN(no_way_from_a_worker_into_this_process), RUN(trusted_programs_get_clean_workers),
-          RUN(the_seed_stays_here), RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child), RUN(no_memory))
+          RUN(profilers_serve_once), RUN(the_seed_stays_here),
+          RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child), RUN(no_memory))
