@@ -79,6 +79,14 @@ static int by_total(const void *pa, const void *pb)
     return by_row(a->first, b->first);
 }
 
+/* A kernel that does a step which is a copy or a fill: the driver's ("memcpy128"), where CUPTI records such nodes of a
+ * graph as what they are made of. */
+static bool only_moves(const stitch__facts *f, const stitch__event *e)
+{
+    const char *kind = e->step >= 0 && (size_t)e->step < f->step_count ? f->steps[e->step].kind : "";
+    return e->kind == STITCH_TRACE_KERNEL && (strcmp(kind, "copy") == 0 || strcmp(kind, "fill") == 0);
+}
+
 /* Launches with the idle time before each: none before the first of a run. Where runs cannot be told apart, no gaps. */
 static size_t make_launches(const stitch__facts *f, const order *o, launch *out)
 {
@@ -88,7 +96,7 @@ static size_t make_launches(const stitch__facts *f, const order *o, launch *out)
     for (size_t i = 0; i < o->count; i++) {
         const stitch__event *e = event_at(o, i);
         bool idle = o->length && i % o->length && known && e->timed && e->start > end;
-        if (e->kind == STITCH_TRACE_KERNEL)
+        if (e->kind == STITCH_TRACE_KERNEL && !only_moves(f, e))
             out[count++] = (launch){.event = e,
                                     .step = e->step >= 0 && (size_t)e->step < f->step_count ? e->step : -1,
                                     .gap = idle ? e->start - end : 0};
@@ -121,7 +129,7 @@ static size_t make_rows(const launch *launches, size_t count, row *rows)
     return n;
 }
 
-/* A kernel in a step that is none: a library launched it, or the driver, which copies and fills with some. */
+/* A kernel in a step that is none: a library launched it, or the host's operator. */
 static bool of_library(const stitch__facts *f, int32_t step)
 {
     return step >= 0 && strcmp(f->steps[step].kind, "kernel") != 0;
@@ -300,6 +308,26 @@ static void add_copies(stitch__facts *f, const stitch__analysis *a, uint64_t run
     f->pageable_copies = stitch__facts_mean(pageable, runs);
 }
 
+/* Kernels that are copies count as those; how many bytes they move is not known. */
+static void take_moves(stitch__facts *f, const order *o, uint64_t runs)
+{
+    uint64_t copies = 0, fills = 0;
+    int64_t time = 0;
+    for (size_t i = 0; i < o->count; i++) {
+        const stitch__event *e = event_at(o, i);
+        if (!only_moves(f, e))
+            continue;
+        *(strcmp(f->steps[e->step].kind, "copy") == 0 ? &copies : &fills) += 1;
+        time += e->timed ? e->end - e->start : 0;
+    }
+    copies = stitch__facts_mean(copies, runs);
+    fills = stitch__facts_mean(fills, runs);
+    f->copies += copies;
+    f->fills += fills;
+    f->launches -= f->launches < copies + fills ? f->launches : copies + fills;
+    f->copy_us += us(time) / (double)runs;
+}
+
 int stitch__facts_timeline(stitch__facts *f, const stitch__timeline *t, const stitch__analysis *a, uint64_t runs,
                            stitch_error **err)
 {
@@ -328,6 +356,7 @@ int stitch__facts_timeline(stitch__facts *f, const stitch__timeline *t, const st
     f->fills = stitch__facts_mean(s->fills, runs);
     f->graph = o.count && s->graph_nodes == o.count && (!calls || s->graph_launches == runs);
     add_copies(f, a, runs);
+    take_moves(f, &o, runs);
     if (!o.count)
         f->no_timeline = "nothing ran on the device";
     else if (t->dropped)

@@ -224,10 +224,6 @@ static int refuse(stitch_context *ctx, const stitch__device *dev, const stitch__
     if (!cupti->PcsEnable || !cupti->PcsDisable || !cupti->PcsStart || !cupti->PcsStop || !cupti->PcsGetData ||
         !cupti->PcsGetNumReasons || !cupti->PcsGetReasons || !cupti->PcsSetAttributes || !cupti->GetCubinCrc)
         return stitch__err(ctx, err, STITCH_E_UNSUPPORTED, "CUPTI (%s) has no PC sampling", cupti->path);
-    if (stitch__exclusive_graph_traced())
-        return stitch__err(ctx, err, STITCH_E_UNSUPPORTED,
-                           "CUPTI cannot tell kernels of this process apart any more, because graphs were traced in it "
-                           "before: profile in a new process, or in a worker");
     return STITCH_OK;
 }
 
@@ -249,6 +245,10 @@ int stitch__sampling_open(stitch_context *ctx, stitch__device *dev, const stitch
     s->cupti = cupti;
     rc = stitch__exclusive_claim(ctx, "PC sampling", err);
     s->claimed = rc == STITCH_OK;
+    if (rc == STITCH_OK && stitch__exclusive_graph_traced())
+        rc = stitch__err(ctx, err, STITCH_E_UNSUPPORTED,
+                         "CUPTI cannot tell kernels of this process apart any more, because graphs were traced in it "
+                         "before: profile in a new process, or in a worker");
     if (rc == STITCH_OK)
         rc = add_modules(s, modules, count, err);
     if (rc == STITCH_OK)

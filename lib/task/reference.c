@@ -214,6 +214,11 @@ int stitch__oracle_run(stitch__oracle *o, CUstream stream, stitch_error **err)
     return rc || !more ? rc : stitch__oracle_finish(o, stream, err);
 }
 
+stitch_executor *stitch__oracle_executor(const stitch__oracle *o)
+{
+    return o->executor;
+}
+
 void stitch__oracle_close(stitch__oracle *o)
 {
     if (!o)

@@ -203,6 +203,8 @@ int stitch__oracle_run(stitch__oracle *o, CUstream stream, stitch_error **err);
 int stitch__oracle_ready(stitch__oracle *o, CUstream stream, stitch_error **err);
 int stitch__oracle_begin(stitch__oracle *o, CUstream stream, bool *more, stitch_error **err);
 int stitch__oracle_finish(stitch__oracle *o, CUstream stream, stitch_error **err);
+/* What runs it, where it is a program; else NULL. */
+stitch_executor *stitch__oracle_executor(const stitch__oracle *o);
 void stitch__oracle_close(stitch__oracle *o);
 
 #endif

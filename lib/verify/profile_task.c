@@ -2,6 +2,7 @@
  *
  * Profile of what a task is measured against, before there is any program: what the plan begins with.
  */
+#include "program/executor.h"
 #include "verify/verify.h"
 
 typedef struct subject {
@@ -89,14 +90,26 @@ static int run_subject(void *userdata, bool plain)
     return rc ? rc : stitch__stream_wait(s->dev, s->stream, s->scope, "profiling the baseline", &s->why);
 }
 
+/* Of a program: CUPTI's names of kernels can be stale, the order of its launches is not. */
+static int take_steps(subject *s, stitch__facts *f, stitch__expected **expected, size_t *count, stitch_error **err)
+{
+    stitch_executor *x = stitch__oracle_executor(s->oracle);
+    int rc = x ? stitch__expected_of(x, expected, count, err) : STITCH_OK;
+    return rc || !x ? rc : stitch__facts_steps(f, x->program, err);
+}
+
 static int profile_subject(subject *s, const stitch__collect_options *what, stitch_profile **out, stitch_error **err)
 {
-    const stitch__region region = {.run = run_subject, .userdata = s};
+    stitch__region region = {.run = run_subject, .userdata = s};
+    stitch__expected *expected = NULL;
     stitch__facts *f = NULL;
     int rc = open_subject(s, err);
 
     if (!rc)
         rc = stitch__facts_new(s->ctx, &f, err);
+    if (!rc)
+        rc = take_steps(s, f, &expected, &region.expected_count, err);
+    region.expected = expected;
     if (!rc)
         rc = stitch__collect(s->ctx, s->dev, s->scope, &region, what, f, err);
     if (rc && s->why)
@@ -109,6 +122,7 @@ static int profile_subject(subject *s, const stitch__collect_options *what, stit
         f = NULL;
     }
     stitch__facts_free(f);
+    stitch_free(expected);
     return rc;
 }
 

@@ -532,7 +532,7 @@ TEST(copies_of_a_host)
 
 TEST(a_function_that_gives_up)
 {
-    static const int calls[] = {1, 2, 5, 6, 12, 40};
+    static const int calls[] = {1, 2, 5, 6}; /* samples, timeline, launches, passes: as far as there are any */
     open_region();
     for (size_t i = 0; i < STITCH__COUNT(calls); i++) {
         stitch_profile_options o = STITCH_PROFILE_OPTIONS_INIT;

@@ -144,6 +144,30 @@ def torch_profile(run, inside=lambda: None):
     return prof
 
 
+def test_verified_programs_have_profiles():
+    """Beside PyTorch in the process: Report.profile of a program in a worker."""
+    with context() as ctx:
+        task = stitch.Task.parse(
+            ctx,
+            {
+                "stitch_task": 1,
+                "name": "scale",
+                "dims": {"N": 1 << 20},
+                "inputs": [{"name": "x", "dtype": "f32", "shape": ["N"]}],
+                "outputs": [{"name": "y", "dtype": "f32", "shape": ["N"]}],
+                "reference": {"program": {"source": {"text": sim.SOURCE}, "plan": sim.PLAN}},
+            },
+        )
+        program = stitch.Program.parse(ctx, sim.SOURCE, sim.PLAN)
+        report = stitch.verify(ctx, task, program, trials=2, iterations=12)
+        assert report.correct, report.text
+        assert report.profile is not None, report.text
+        assert report.profile.kernels[0].name == "scale", report.profile
+        note(report.profile)
+        made = stitch.profile_task(ctx, task, profile="timeline")
+        assert made.kernels[0].name == "scale", made
+
+
 def test_beside_pytorchs_profiler():
     """It has CUPTI: this profile is refused, or says what is missing. PyTorch's is what it is without us."""
     with context() as ctx:
@@ -176,30 +200,6 @@ def test_beside_pytorchs_profiler():
         except (stitch.UnsupportedError, stitch.BusyError) as e:
             note("after PyTorch's profiler:", e.message)
             assert e.message
-
-
-def test_verified_programs_have_profiles():
-    """Beside PyTorch in the process: Report.profile of a program in a worker."""
-    with context() as ctx:
-        task = stitch.Task.parse(
-            ctx,
-            {
-                "stitch_task": 1,
-                "name": "scale",
-                "dims": {"N": 1 << 20},
-                "inputs": [{"name": "x", "dtype": "f32", "shape": ["N"]}],
-                "outputs": [{"name": "y", "dtype": "f32", "shape": ["N"]}],
-                "reference": {"program": {"source": {"text": sim.SOURCE}, "plan": sim.PLAN}},
-            },
-        )
-        program = stitch.Program.parse(ctx, sim.SOURCE, sim.PLAN)
-        report = stitch.verify(ctx, task, program, trials=2, iterations=12)
-        assert report.correct, report.text
-        assert report.profile is not None, report.text
-        assert report.profile.kernels[0].name == "scale", report.profile
-        note(report.profile)
-        made = stitch.profile_task(ctx, task, profile="timeline")
-        assert made.kernels[0].name == "scale", made
 
 
 if __name__ == "__main__":
