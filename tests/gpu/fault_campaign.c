@@ -4,9 +4,10 @@
  * counts lost reports and damage. Prints a table; the exit code is 0 if there was neither and, on a real GPU, no worker
  * was too slow; 77 if there is nothing to run on.
  *
- * usage: fault_campaign [COUNT [SEED [JOBS]]]
+ * usage: fault_campaign [COUNT [SEED [JOBS [SECONDS]]]]
  *
- * Default: 1000 faults, seed 1, one job. STITCH_TEST_DEVICE names the device. Jobs are processes that share the faults,
+ * Default: 1000 faults, seed 1, one job, until all are done; SECONDS ends it earlier, with what was injected by then.
+ * STITCH_TEST_DEVICE names the device. Jobs are processes that share the faults,
  * each with its own work on the device and workers of its own.
  */
 #include <pthread.h>
@@ -270,7 +271,8 @@ static void inject(stitch_task *t, struct kind *k)
     stitch_error_free(why);
     stitch_error_free(err);
     err = NULL;
-    stitch__worker_release(w, true);
+    /* A process that was killed after its answer dies for some time yet, and would be the next one's. */
+    stitch__worker_release(w, !killing);
 }
 
 /* ---- the campaign ------------------------------------------------------------------------------------------------ */
@@ -336,7 +338,7 @@ static void measure_pings(void)
     stitch__worker_release(w, true);
 }
 
-static void campaign(long count)
+static void campaign(long count, double seconds)
 {
     stitch_task *t = vector_task();
     pthread_t thread;
@@ -346,7 +348,7 @@ static void campaign(long count)
     measure_pings();
     CHECK_INT(pthread_create(&thread, NULL, own_work, NULL), 0);
     double start = now_ms();
-    for (long i = 0; i < count;) {
+    for (long i = 0; i < count && (seconds <= 0 || now_ms() - start < seconds * 1000);) {
         struct kind *k = &kinds[next() % STITCH__COUNT(kinds)];
         if (k->skip)
             continue;
@@ -366,7 +368,7 @@ static void campaign(long count)
 }
 
 /* 0, 1: a check failed; 77: skipped. */
-static int job(long count, unsigned long long seed)
+static int job(long count, unsigned long long seed, double seconds)
 {
     int how = setjmp(check__out), rc = 1;
 
@@ -376,7 +378,7 @@ static int job(long count, unsigned long long seed)
         snprintf(result.device, sizeof(result.device), "%s%s", device.simulated ? "simulated " : "", device.name);
         CHECK_OK(stitch__device_get(ctx, &dev, &err));
         CHECK_OK(stitch__device_enter(dev, &err));
-        campaign(count);
+        campaign(count, seconds);
         stitch__device_leave(dev);
         rc = 0;
     } else if (how == 2) {
@@ -437,7 +439,7 @@ static void write_all(int fd, const void *data, size_t size)
 }
 
 /* In processes that have not touched the driver yet. Returns the worst exit code. */
-static int run_jobs(long count, unsigned long long seed, int jobs, struct result *all)
+static int run_jobs(long count, unsigned long long seed, int jobs, double seconds, struct result *all)
 {
     enum { MAX_JOBS = 32 };
     int fds[MAX_JOBS], worst = 0, begun = 0;
@@ -451,7 +453,7 @@ static int run_jobs(long count, unsigned long long seed, int jobs, struct result
         pids[begun] = fork();
         if (pids[begun] == 0) {
             close(ends[0]);
-            int rc = job(share, seed + 1000 * (unsigned long long)begun);
+            int rc = job(share, seed + 1000 * (unsigned long long)begun, seconds);
             write_all(ends[1], &result, sizeof(result));
             fflush(NULL);
             _exit(rc);
@@ -513,7 +515,7 @@ int main(int argc, char **argv)
     int jobs = argc > 3 ? atoi(argv[3]) : 1, rc;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    rc = run_jobs(count, seed, jobs < 1 ? 1 : jobs, &all);
+    rc = run_jobs(count, seed, jobs < 1 ? 1 : jobs, argc > 4 ? atof(argv[4]) : 0, &all);
     if (rc == 77)
         return rc;
     int judged = print_result(&all, jobs < 1 ? 1 : jobs);
