@@ -182,7 +182,7 @@ bool stitch__path_exists(const char *path);
 char *stitch__path_beside(const stitch_context *ctx, const char *base_file, const char *path);
 char *stitch__path_join(const stitch_context *ctx, const char *folder, const char *name);
 
-/* ---- json.c: reading documents with errors that name the place ------------------------------------------------- */
+/* ---- json.c: reading documents with errors that name the place, and writing them -------------------------------- */
 
 typedef struct stitch__jpath {
     const struct stitch__jpath *up; /* NULL at the root */
@@ -212,6 +212,10 @@ int stitch__json_number(const stitch_context *ctx, const json_t *obj, const stit
                         bool required, double *out, stitch_error **err);
 int stitch__json_bool(const stitch_context *ctx, const json_t *obj, const stitch__jpath *at, const char *key,
                       bool required, bool *out, stitch_error **err);
+/* Writers that add one member after the other: *failed is set where `value` (whose reference is taken over) is NULL or
+ * there is no memory, and never cleared. */
+void stitch__json_put(bool *failed, json_t *object, const char *key, json_t *value);
+void stitch__json_push(bool *failed, json_t *array, json_t *value);
 /* Text of a JSON value (indent 0: compact), keys in insertion order; released with stitch_free. NULL: out of memory. */
 char *stitch__json_dump(const stitch_context *ctx, const json_t *v, int indent);
 

@@ -212,6 +212,18 @@ static int dump_part(const char *text, size_t len, void *userdata)
     return b->failed ? -1 : 0;
 }
 
+void stitch__json_put(bool *failed, json_t *object, const char *key, json_t *value)
+{
+    if (!value || json_object_set_new(object, key, value))
+        *failed = true;
+}
+
+void stitch__json_push(bool *failed, json_t *array, json_t *value)
+{
+    if (!value || json_array_append_new(array, value))
+        *failed = true;
+}
+
 char *stitch__json_dump(const stitch_context *ctx, const json_t *v, int indent)
 {
     stitch__buf b;

@@ -11,18 +11,6 @@ typedef struct writer {
     bool failed;
 } writer;
 
-static void put(writer *w, json_t *object, const char *key, json_t *value)
-{
-    if (!value || json_object_set_new(object, key, value))
-        w->failed = true;
-}
-
-static void push(writer *w, json_t *array, json_t *value)
-{
-    if (!value || json_array_append_new(array, value))
-        w->failed = true;
-}
-
 /* null: not known. Six digits: more would be noise. */
 static json_t *number(double v)
 {
@@ -45,13 +33,13 @@ static json_t *index_of(int32_t i)
 
 static void put_verdict(writer *w, json_t *o, const stitch__verdict *v)
 {
-    put(w, o, "bound", text(stitch__bound_class_name(v->bound)));
-    put(w, o, "because", text(v->because));
-    put(w, o, "limit_us", number(v->limit_us));
-    put(w, o, "reached", number(v->reached));
-    put(w, o, "intensity", number(v->intensity));
-    put(w, o, "gb_per_s", number(v->gb_s));
-    put(w, o, "tflops", number(v->tflops));
+    stitch__json_put(&w->failed, o, "bound", text(stitch__bound_class_name(v->bound)));
+    stitch__json_put(&w->failed, o, "because", text(v->because));
+    stitch__json_put(&w->failed, o, "limit_us", number(v->limit_us));
+    stitch__json_put(&w->failed, o, "reached", number(v->reached));
+    stitch__json_put(&w->failed, o, "intensity", number(v->intensity));
+    stitch__json_put(&w->failed, o, "gb_per_s", number(v->gb_s));
+    stitch__json_put(&w->failed, o, "tflops", number(v->tflops));
 }
 
 static json_t *kernel_json(writer *w, const stitch__facts *f, const stitch__run_figures *run,
@@ -60,11 +48,12 @@ static json_t *kernel_json(writer *w, const stitch__facts *f, const stitch__run_
     json_t *o = json_object();
     stitch__figures g;
     stitch__figures_of(f, run, k, &g);
-    put(w, o, "name", text(k->name));
-    put(w, o, "step", index_of(k->step));
-    put(w, o, "launches", json_integer((json_int_t)(k->launches > INT64_MAX ? INT64_MAX : k->launches)));
-    put(w, o, "time_us", number(g.time_us));
-    put(w, o, "share", number(g.share));
+    stitch__json_put(&w->failed, o, "name", text(k->name));
+    stitch__json_put(&w->failed, o, "step", index_of(k->step));
+    stitch__json_put(&w->failed, o, "launches",
+                     json_integer((json_int_t)(k->launches > INT64_MAX ? INT64_MAX : k->launches)));
+    stitch__json_put(&w->failed, o, "time_us", number(g.time_us));
+    stitch__json_put(&w->failed, o, "share", number(g.share));
     put_verdict(w, o, v);
     return o;
 }
@@ -72,17 +61,17 @@ static json_t *kernel_json(writer *w, const stitch__facts *f, const stitch__run_
 static json_t *advice_json(writer *w, const stitch__advice *a)
 {
     json_t *o = json_object();
-    put(w, o, "rule", text(a->rule));
-    put(w, o, "kernel", index_of(a->kernel));
-    put(w, o, "step", index_of(a->step));
-    put(w, o, "file", *a->file ? text(a->file) : json_null());
-    put(w, o, "line", a->line ? json_integer(a->line) : json_null());
-    put(w, o, "source", *a->source ? text(a->source) : json_null());
-    put(w, o, "problem", text(a->problem));
-    put(w, o, "evidence", text(a->evidence));
-    put(w, o, "action", text(a->action));
-    put(w, o, "gain_us", number(a->gain_us));
-    put(w, o, "gain_share", number(a->gain_share));
+    stitch__json_put(&w->failed, o, "rule", text(a->rule));
+    stitch__json_put(&w->failed, o, "kernel", index_of(a->kernel));
+    stitch__json_put(&w->failed, o, "step", index_of(a->step));
+    stitch__json_put(&w->failed, o, "file", *a->file ? text(a->file) : json_null());
+    stitch__json_put(&w->failed, o, "line", a->line ? json_integer(a->line) : json_null());
+    stitch__json_put(&w->failed, o, "source", *a->source ? text(a->source) : json_null());
+    stitch__json_put(&w->failed, o, "problem", text(a->problem));
+    stitch__json_put(&w->failed, o, "evidence", text(a->evidence));
+    stitch__json_put(&w->failed, o, "action", text(a->action));
+    stitch__json_put(&w->failed, o, "gain_us", number(a->gain_us));
+    stitch__json_put(&w->failed, o, "gain_share", number(a->gain_share));
     return o;
 }
 
@@ -95,12 +84,12 @@ int stitch__advice_write_json(const stitch__facts *f, const stitch__advices *a, 
     stitch__figures_of_run(f, &run);
     put_verdict(&w, verdict, &a->run);
     for (size_t i = 0; i < a->kernel_count && i < f->kernel_count; i++)
-        push(&w, kernels, kernel_json(&w, f, &run, &f->kernels[i], &a->kernels[i]));
+        stitch__json_push(&w.failed, kernels, kernel_json(&w, f, &run, &f->kernels[i], &a->kernels[i]));
     for (size_t i = 0; i < a->count; i++)
-        push(&w, advice, advice_json(&w, &a->list[i]));
-    put(&w, root, "verdict", verdict);
-    put(&w, root, "kernels", kernels);
-    put(&w, root, "advice", advice);
+        stitch__json_push(&w.failed, advice, advice_json(&w, &a->list[i]));
+    stitch__json_put(&w.failed, root, "verdict", verdict);
+    stitch__json_put(&w.failed, root, "kernels", kernels);
+    stitch__json_put(&w.failed, root, "advice", advice);
     if (!w.failed)
         dump = stitch__json_dump(out->ctx, root, 0);
     json_decref(root);

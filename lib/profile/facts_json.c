@@ -111,18 +111,6 @@ typedef struct writer {
     bool failed;
 } writer;
 
-static void put(writer *w, json_t *object, const char *key, json_t *value)
-{
-    if (!value || json_object_set_new(object, key, value))
-        w->failed = true;
-}
-
-static void push(writer *w, json_t *array, json_t *value)
-{
-    if (!value || json_array_append_new(array, value))
-        w->failed = true;
-}
-
 /* What fills the facts takes strings from everywhere, and JSON is UTF-8. */
 static json_t *text_json(const writer *w, const char *s)
 {
@@ -151,25 +139,25 @@ static void put_field(writer *w, json_t *object, const void *from, const field *
     switch (f->type) {
     case COUNT:
         if (*(const uint64_t *)m)
-            put(w, object, f->key, count_json(*(const uint64_t *)m));
+            stitch__json_put(&w->failed, object, f->key, count_json(*(const uint64_t *)m));
         break;
     case U32:
         if (*(const uint32_t *)m)
-            put(w, object, f->key, count_json(*(const uint32_t *)m));
+            stitch__json_put(&w->failed, object, f->key, count_json(*(const uint32_t *)m));
         break;
     case REAL:
         real = *(const double *)m;
         if (isfinite(real) && real > 0)
-            put(w, object, f->key, json_real(real));
+            stitch__json_put(&w->failed, object, f->key, json_real(real));
         break;
     case FLAG:
         if (*(const bool *)m)
-            put(w, object, f->key, json_true());
+            stitch__json_put(&w->failed, object, f->key, json_true());
         break;
     case TEXT:
         s = *(const char *const *)m;
         if (s && *s)
-            put(w, object, f->key, text_json(w, s));
+            stitch__json_put(&w->failed, object, f->key, text_json(w, s));
         break;
     }
 }
@@ -186,7 +174,7 @@ static json_t *size_json(writer *w, const uint32_t v[3])
 {
     json_t *list = json_array();
     for (int i = 0; i < 3; i++)
-        push(w, list, count_json(v[i]));
+        stitch__json_push(&w->failed, list, count_json(v[i]));
     return list;
 }
 
@@ -195,7 +183,7 @@ static json_t *metrics_json(writer *w, const double *metric)
     json_t *all = json_object();
     for (int i = 0; i < STITCH__METRICS; i++) {
         if (isfinite(metric[i]))
-            put(w, all, stitch__metric_info_of(i)->key, json_real(metric[i]));
+            stitch__json_put(&w->failed, all, stitch__metric_info_of(i)->key, json_real(metric[i]));
     }
     return all;
 }
@@ -204,7 +192,7 @@ static json_t *extra_json(writer *w, const double *extra, size_t count)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        push(w, list, isfinite(extra[i]) ? json_real(extra[i]) : json_null());
+        stitch__json_push(&w->failed, list, isfinite(extra[i]) ? json_real(extra[i]) : json_null());
     return list;
 }
 
@@ -215,9 +203,9 @@ static json_t *line_json(writer *w, const stitch__line_fact *l)
     for (size_t i = 0; i < l->reason_count; i++) {
         json_t *r = json_object();
         PUT_FIELDS(w, r, &l->reasons[i], reason_fields);
-        push(w, reasons, r);
+        stitch__json_push(&w->failed, reasons, r);
     }
-    put(w, v, "reasons", reasons);
+    stitch__json_put(&w->failed, v, "reasons", reasons);
     return v;
 }
 
@@ -225,42 +213,42 @@ static json_t *kernel_json(writer *w, const stitch__facts *f, const stitch__kern
 {
     json_t *v = json_object(), *lines = json_array();
     PUT_FIELDS(w, v, k, kernel_fields);
-    put(w, v, "step", json_integer(k->step));
-    put(w, v, "grid", size_json(w, k->grid));
-    put(w, v, "block", size_json(w, k->block));
-    put(w, v, "metrics", metrics_json(w, k->metric));
+    stitch__json_put(&w->failed, v, "step", json_integer(k->step));
+    stitch__json_put(&w->failed, v, "grid", size_json(w, k->grid));
+    stitch__json_put(&w->failed, v, "block", size_json(w, k->block));
+    stitch__json_put(&w->failed, v, "metrics", metrics_json(w, k->metric));
     if (f->extra_count)
-        put(w, v, "extra", extra_json(w, k->extra, f->extra_count));
+        stitch__json_put(&w->failed, v, "extra", extra_json(w, k->extra, f->extra_count));
     for (size_t i = 0; i < k->line_count; i++)
-        push(w, lines, line_json(w, &k->lines[i]));
-    put(w, v, "lines", lines);
+        stitch__json_push(&w->failed, lines, line_json(w, &k->lines[i]));
+    stitch__json_put(&w->failed, v, "lines", lines);
     return v;
 }
 
 static json_t *facts_json(writer *w, const stitch__facts *f)
 {
     json_t *root = json_object(), *part;
-    put(w, root, "stitch_facts", json_integer(VERSION));
+    stitch__json_put(&w->failed, root, "stitch_facts", json_integer(VERSION));
     PUT_FIELDS(w, root, f, head_fields);
     if (f->precision >= 0)
-        put(w, root, "precision", json_string(stitch__precision_name(f->precision)));
-    put(w, root, "ceilings", part = json_object());
+        stitch__json_put(&w->failed, root, "precision", json_string(stitch__precision_name(f->precision)));
+    stitch__json_put(&w->failed, root, "ceilings", part = json_object());
     PUT_FIELDS(w, part, &f->ceilings, ceiling_fields);
-    put(w, root, "run", part = json_object());
+    stitch__json_put(&w->failed, root, "run", part = json_object());
     PUT_FIELDS(w, part, f, run_fields);
-    put(w, root, "steps", part = json_array());
+    stitch__json_put(&w->failed, root, "steps", part = json_array());
     for (size_t i = 0; i < f->step_count; i++) {
         json_t *s = json_object();
         PUT_FIELDS(w, s, &f->steps[i], step_fields);
-        put(w, s, "next", json_integer(f->steps[i].next));
-        push(w, part, s);
+        stitch__json_put(&w->failed, s, "next", json_integer(f->steps[i].next));
+        stitch__json_push(&w->failed, part, s);
     }
-    put(w, root, "extra_names", part = json_array());
+    stitch__json_put(&w->failed, root, "extra_names", part = json_array());
     for (size_t i = 0; i < f->extra_count; i++)
-        push(w, part, text_json(w, f->extra_names[i]));
-    put(w, root, "kernels", part = json_array());
+        stitch__json_push(&w->failed, part, text_json(w, f->extra_names[i]));
+    stitch__json_put(&w->failed, root, "kernels", part = json_array());
     for (size_t i = 0; i < f->kernel_count; i++)
-        push(w, part, kernel_json(w, f, &f->kernels[i]));
+        stitch__json_push(&w->failed, part, kernel_json(w, f, &f->kernels[i]));
     return root;
 }
 

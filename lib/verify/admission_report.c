@@ -9,18 +9,6 @@
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static void put(bool *failed, json_t *object, const char *key, json_t *value)
-{
-    if (!value || json_object_set_new(object, key, value))
-        *failed = true;
-}
-
-static void push(bool *failed, json_t *array, json_t *value)
-{
-    if (!value || json_array_append_new(array, value))
-        *failed = true;
-}
-
 static json_t *number(double v)
 {
     return isfinite(v) ? json_real(v) : json_string(isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
@@ -39,10 +27,10 @@ static double worst(const stitch__comparison *c)
 static json_t *repeat_json(bool *failed, const stitch__admission_output *o)
 {
     json_t *row = json_object();
-    put(failed, row, "within_tolerance", json_boolean(!o->repeat.mismatches));
-    put(failed, row, "bitwise", json_boolean(!o->repeat.differ));
-    put(failed, row, "worst_over_tolerance", number(worst(&o->repeat)));
-    put(failed, row, "unwritten", json_integer((json_int_t)o->repeat.unwritten));
+    stitch__json_put(failed, row, "within_tolerance", json_boolean(!o->repeat.mismatches));
+    stitch__json_put(failed, row, "bitwise", json_boolean(!o->repeat.differ));
+    stitch__json_put(failed, row, "worst_over_tolerance", number(worst(&o->repeat)));
+    stitch__json_put(failed, row, "unwritten", json_integer((json_int_t)o->repeat.unwritten));
     return row;
 }
 
@@ -50,12 +38,12 @@ static json_t *spread_json(bool *failed, const stitch__admission_output *o)
 {
     const stitch__spread *s = &o->spread;
     json_t *row = json_object();
-    put(failed, row, "share_over_tolerance", share(s->over_tolerance, s->elements));
-    put(failed, row, "share_over_factor", share(s->over_factor, s->elements));
-    put(failed, row, "factor", number(o->factor));
-    put(failed, row, "mean_over_tolerance", number(s->finite ? s->sum_ratio / (double)s->finite : 0));
-    put(failed, row, "max_over_tolerance", number(s->max_ratio));
-    put(failed, row, "mean_change", number(s->finite ? s->sum_change / (double)s->finite : 0));
+    stitch__json_put(failed, row, "share_over_tolerance", share(s->over_tolerance, s->elements));
+    stitch__json_put(failed, row, "share_over_factor", share(s->over_factor, s->elements));
+    stitch__json_put(failed, row, "factor", number(o->factor));
+    stitch__json_put(failed, row, "mean_over_tolerance", number(s->finite ? s->sum_ratio / (double)s->finite : 0));
+    stitch__json_put(failed, row, "max_over_tolerance", number(s->max_ratio));
+    stitch__json_put(failed, row, "mean_change", number(s->finite ? s->sum_change / (double)s->finite : 0));
     return row;
 }
 
@@ -65,12 +53,12 @@ static json_t *answers_json(bool *failed, const stitch__admission_output *o)
     for (size_t i = 0; i < o->answer_count; i++) {
         const stitch__answer *r = &o->answers[i];
         json_t *row = json_object();
-        put(failed, row, "answer", json_string(r->name));
-        put(failed, row, "free", json_boolean(stitch__answer_is_free(r->kind)));
-        put(failed, row, "passes", json_boolean(stitch__answer_passes(r)));
-        put(failed, row, "share_right", share(r->c.elements - r->c.mismatches, r->c.elements));
-        put(failed, row, "worst_over_tolerance", number(worst(&r->c)));
-        push(failed, list, row);
+        stitch__json_put(failed, row, "answer", json_string(r->name));
+        stitch__json_put(failed, row, "free", json_boolean(stitch__answer_is_free(r->kind)));
+        stitch__json_put(failed, row, "passes", json_boolean(stitch__answer_passes(r)));
+        stitch__json_put(failed, row, "share_right", share(r->c.elements - r->c.mismatches, r->c.elements));
+        stitch__json_put(failed, row, "worst_over_tolerance", number(worst(&r->c)));
+        stitch__json_push(failed, list, row);
     }
     return list;
 }
@@ -81,17 +69,17 @@ static json_t *outputs_json(bool *failed, const stitch_admission *a)
     for (size_t k = 0; k < a->output_count; k++) {
         const stitch__admission_output *o = &a->outputs[k];
         json_t *row = json_object();
-        put(failed, row, "name", json_string(o->name));
-        put(failed, row, "dtype", json_string(stitch_dtype_name(o->dtype)));
-        put(failed, row, "reference_dtype", json_string(stitch_dtype_name(o->want_dtype)));
-        put(failed, row, "elements", json_integer((json_int_t)o->elements));
-        put(failed, row, "nan", json_integer((json_int_t)o->repeat.nan_got));
-        put(failed, row, "inf", json_integer((json_int_t)o->repeat.inf_got));
-        put(failed, row, "mean_abs", number(o->mean_abs));
-        put(failed, row, "repeat", repeat_json(failed, o));
-        put(failed, row, "spread", a->draws > 1 ? spread_json(failed, o) : json_null());
-        put(failed, row, "answers", answers_json(failed, o));
-        push(failed, list, row);
+        stitch__json_put(failed, row, "name", json_string(o->name));
+        stitch__json_put(failed, row, "dtype", json_string(stitch_dtype_name(o->dtype)));
+        stitch__json_put(failed, row, "reference_dtype", json_string(stitch_dtype_name(o->want_dtype)));
+        stitch__json_put(failed, row, "elements", json_integer((json_int_t)o->elements));
+        stitch__json_put(failed, row, "nan", json_integer((json_int_t)o->repeat.nan_got));
+        stitch__json_put(failed, row, "inf", json_integer((json_int_t)o->repeat.inf_got));
+        stitch__json_put(failed, row, "mean_abs", number(o->mean_abs));
+        stitch__json_put(failed, row, "repeat", repeat_json(failed, o));
+        stitch__json_put(failed, row, "spread", a->draws > 1 ? spread_json(failed, o) : json_null());
+        stitch__json_put(failed, row, "answers", answers_json(failed, o));
+        stitch__json_push(failed, list, row);
     }
     return list;
 }
@@ -115,15 +103,15 @@ static json_t *inputs_json(bool *failed, const stitch_admission *a)
     for (size_t k = 0; k < a->input_count; k++) {
         const stitch__admission_input *in = &a->inputs[k];
         json_t *row = json_object(), *changed = json_object();
-        put(failed, row, "name", json_string(in->name));
-        put(failed, row, "role", json_string(in->role == STITCH_TENSOR_WEIGHT ? "weight" : "input"));
-        put(failed, row, "redrawn", json_string(redraw_name(in->redraw)));
-        put(failed, row, "times", json_integer(in->times));
-        put(failed, row, "matters", matters_json(in));
+        stitch__json_put(failed, row, "name", json_string(in->name));
+        stitch__json_put(failed, row, "role", json_string(in->role == STITCH_TENSOR_WEIGHT ? "weight" : "input"));
+        stitch__json_put(failed, row, "redrawn", json_string(redraw_name(in->redraw)));
+        stitch__json_put(failed, row, "times", json_integer(in->times));
+        stitch__json_put(failed, row, "matters", matters_json(in));
         for (size_t i = 0; in->changed && i < a->output_count; i++)
-            put(failed, changed, a->outputs[i].name, share(in->changed[i], a->outputs[i].elements));
-        put(failed, row, "share_changed", changed);
-        push(failed, list, row);
+            stitch__json_put(failed, changed, a->outputs[i].name, share(in->changed[i], a->outputs[i].elements));
+        stitch__json_put(failed, row, "share_changed", changed);
+        stitch__json_push(failed, list, row);
     }
     return list;
 }
@@ -135,27 +123,27 @@ json_t *stitch__admission_to_json(const stitch_admission *a)
     bool failed = false;
 
     snprintf(seed, sizeof(seed), "0x%016" PRIx64, a->seed);
-    put(&failed, root, "stitch_admission", json_integer(1));
-    put(&failed, root, "task", json_string(a->task_name));
-    put(&failed, root, "verdict", json_string(a->degenerate ? "degenerate" : "admitted"));
-    put(&failed, root, "reason", json_string(a->reason));
-    put(&failed, root, "cure", json_string(a->cure));
+    stitch__json_put(&failed, root, "stitch_admission", json_integer(1));
+    stitch__json_put(&failed, root, "task", json_string(a->task_name));
+    stitch__json_put(&failed, root, "verdict", json_string(a->degenerate ? "degenerate" : "admitted"));
+    stitch__json_put(&failed, root, "reason", json_string(a->reason));
+    stitch__json_put(&failed, root, "cure", json_string(a->cure));
     for (size_t i = 0; i < a->warning_count; i++)
-        push(&failed, warnings, json_string(a->warnings[i]));
-    put(&failed, root, "warnings", warnings);
-    put(&failed, root, "device", json_string(a->device_name));
-    put(&failed, root, "simulated", json_boolean(a->simulated));
-    put(&failed, root, "reduced_dims", json_boolean(a->reduced));
-    put(&failed, root, "seed", json_string(seed));
-    put(&failed, tolerance, "atol", number(a->atol));
-    put(&failed, tolerance, "rtol", number(a->rtol));
-    put(&failed, root, "tolerance", tolerance);
-    put(&failed, root, "runs", json_integer(a->runs));
-    put(&failed, root, "draws", json_integer(a->draws));
-    put(&failed, root, "redrawn", json_string(a->redrawn));
-    put(&failed, root, "steps", json_integer(a->steps));
-    put(&failed, root, "outputs", outputs_json(&failed, a));
-    put(&failed, root, "inputs", inputs_json(&failed, a));
+        stitch__json_push(&failed, warnings, json_string(a->warnings[i]));
+    stitch__json_put(&failed, root, "warnings", warnings);
+    stitch__json_put(&failed, root, "device", json_string(a->device_name));
+    stitch__json_put(&failed, root, "simulated", json_boolean(a->simulated));
+    stitch__json_put(&failed, root, "reduced_dims", json_boolean(a->reduced));
+    stitch__json_put(&failed, root, "seed", json_string(seed));
+    stitch__json_put(&failed, tolerance, "atol", number(a->atol));
+    stitch__json_put(&failed, tolerance, "rtol", number(a->rtol));
+    stitch__json_put(&failed, root, "tolerance", tolerance);
+    stitch__json_put(&failed, root, "runs", json_integer(a->runs));
+    stitch__json_put(&failed, root, "draws", json_integer(a->draws));
+    stitch__json_put(&failed, root, "redrawn", json_string(a->redrawn));
+    stitch__json_put(&failed, root, "steps", json_integer(a->steps));
+    stitch__json_put(&failed, root, "outputs", outputs_json(&failed, a));
+    stitch__json_put(&failed, root, "inputs", inputs_json(&failed, a));
     if (failed) {
         json_decref(root);
         return NULL;

@@ -4,6 +4,7 @@
  * (constant, sparse, integer, single-element outputs) are not called degenerate.
  */
 #include "device.h"
+#include "meter.h"
 #include "verify/admission.h"
 
 #include <math.h>
@@ -733,31 +734,6 @@ TEST(kept_with_the_task)
 }
 
 /* ---- no memory --------------------------------------------------------------------------------------------------- */
-
-typedef struct meter {
-    int64_t calls, refuse_at, live;
-} meter;
-
-static void *meter_alloc(size_t size, void *userdata)
-{
-    meter *m = userdata;
-    void *ptr = m->calls++ == m->refuse_at ? NULL : malloc(size);
-    m->live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    meter *m = userdata;
-    return m->calls++ == m->refuse_at ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    meter *m = userdata;
-    m->live--;
-    free(ptr);
-}
 
 /* Every allocation of an admission fails in turn: an error, nothing left behind on either side. */
 TEST(without_memory)

@@ -7,43 +7,7 @@
 
 #include "base/base.h"
 #include "check.h"
-
-/* An allocator that refuses its n-th call, and every later one if `for_good`. */
-typedef struct meter {
-    int64_t calls, refuse_at, live;
-    bool for_good;
-} meter;
-
-static bool refuses(meter *m)
-{
-    int64_t call = m->calls++;
-    return m->refuse_at >= 0 && (call == m->refuse_at || (m->for_good && call > m->refuse_at));
-}
-
-static void *meter_alloc(size_t size, void *userdata)
-{
-    meter *m = userdata;
-    void *ptr = refuses(m) ? NULL : malloc(size);
-    m->live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    meter *m = userdata;
-    if (!ptr || !size)
-        abort(); /* promised never to happen */
-    return refuses(m) ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    meter *m = userdata;
-    if (!ptr)
-        abort();
-    m->live--;
-    free(ptr);
-}
+#include "meter.h"
 
 static int make_slot(stitch_context *ctx, void **state, stitch_error **err)
 {

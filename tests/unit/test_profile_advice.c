@@ -547,36 +547,6 @@ TEST(advice_outlives_the_facts)
 
 /* ---- no memory ---- */
 
-typedef struct meter {
-    int64_t calls, refuse_at, live;
-    bool for_good;
-} meter;
-
-static bool refuses(meter *m)
-{
-    int64_t call = m->calls++;
-    return m->refuse_at >= 0 && (call == m->refuse_at || (m->for_good && call > m->refuse_at));
-}
-
-static void *meter_alloc(size_t size, void *userdata)
-{
-    meter *m = userdata;
-    void *ptr = refuses(m) ? NULL : malloc(size);
-    m->live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    return refuses(userdata) ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    ((meter *)userdata)->live--;
-    free(ptr);
-}
-
 static int everything(const stitch_context *ctx, const stitch__facts *f)
 {
     stitch__advices a;

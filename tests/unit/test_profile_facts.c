@@ -3,6 +3,7 @@
  * Facts: strings, the table of metrics, JSON both ways, documents that are wrong, every failing allocation.
  */
 #include "check.h"
+#include "meter.h"
 #include "facts_check.h"
 
 static stitch_error *err;
@@ -528,31 +529,6 @@ TEST(every_prefix_is_refused)
 }
 
 /* ---- memory ---- */
-
-typedef struct meter {
-    int64_t calls, refuse_at, live;
-} meter;
-
-static void *meter_alloc(size_t size, void *userdata)
-{
-    meter *m = userdata;
-    void *ptr = m->calls++ == m->refuse_at ? NULL : malloc(size);
-    m->live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    meter *m = userdata;
-    return m->calls++ == m->refuse_at ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    meter *m = userdata;
-    m->live--;
-    free(ptr);
-}
 
 TEST(every_allocation_fails)
 {

@@ -3,6 +3,7 @@
  * Timelines as facts, on records made by hand: rows of kernels by step, figures of one run of several.
  */
 #include "check.h"
+#include "meter.h"
 #include "facts_check.h"
 #include "profile/profile.h"
 
@@ -362,31 +363,6 @@ TEST(random_runs_match_a_sum)
 }
 
 /* ---- memory ---- */
-
-typedef struct meter {
-    int64_t calls, refuse_at, live;
-} meter;
-
-static void *meter_alloc(size_t size, void *userdata)
-{
-    meter *m = userdata;
-    void *ptr = m->calls++ == m->refuse_at ? NULL : malloc(size);
-    m->live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    meter *m = userdata;
-    return m->calls++ == m->refuse_at ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    meter *m = userdata;
-    m->live--;
-    free(ptr);
-}
 
 TEST(every_allocation_fails)
 {
