@@ -163,5 +163,8 @@ int stitch__cupti_check(const stitch_context *ctx, const stitch__cupti *cupti, i
 /* Opens what CUPTI's profiling needs and would not find by itself (cupti_profiler.c), and says whether this CUPTI has
  * the range profiler. STITCH_E_NO_LIBRARY, or STITCH_E_UNSUPPORTED under AddressSanitizer. */
 int stitch__cupti_open_profiler(const stitch_context *ctx, const stitch__cupti *cupti, stitch_error **err);
+/* Whether what profiling needs lies beside the library at this path, without opening anything; also true where the path
+ * does not tell. */
+bool stitch__cupti_complete(const char *library);
 
 #endif

@@ -8,14 +8,15 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cuda/internal.h"
 
-/* The folder that the library really lies in, with its last slash; false: the table is of no file. */
-static bool folder_of(const stitch__cupti *cupti, char out[PATH_MAX])
+/* The folder that the library really lies in, with its last slash; false: the path is of no file. */
+static bool folder_of(const char *library, char out[PATH_MAX])
 {
     char *slash;
-    if (!cupti->path || cupti->path[0] != '/' || !realpath(cupti->path, out) || !(slash = strrchr(out, '/')))
+    if (!library || library[0] != '/' || !realpath(library, out) || !(slash = strrchr(out, '/')))
         return false;
     slash[1] = '\0';
     return true;
@@ -28,6 +29,14 @@ static void *open_beside(const char *folder, const char *name)
     if ((size_t)snprintf(path, sizeof(path), "%s%s", folder, name) < sizeof(path))
         handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     return handle ? handle : dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+}
+
+bool stitch__cupti_complete(const char *library)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+    return !folder_of(library, folder) ||
+           (size_t)snprintf(path, sizeof(path), "%slibnvperf_host.so", folder) >= sizeof(path) ||
+           access(path, R_OK) == 0;
 }
 
 /* All of them are optional to CUPTI's table, and needed here. */
@@ -50,7 +59,7 @@ int stitch__cupti_open_profiler(const stitch_context *ctx, const stitch__cupti *
                            "CUPTI (%s) lacks %s, and hardware counters need it; use the CUPTI of CUDA 12.6 Update 2 or "
                            "newer (cuda_path or STITCH_CUPTI)",
                            cupti->path ? cupti->path : "", missing);
-    if (!folder_of(cupti, folder))
+    if (!folder_of(cupti->path, folder))
         return STITCH_OK;
 #ifdef __SANITIZE_ADDRESS__
     return stitch__err(ctx, err, STITCH_E_UNSUPPORTED,

@@ -182,15 +182,36 @@ static void check_cublaslt(report *r)
     stitch__buf_free(&tried);
 }
 
-/* Libraries that this version does not open: where they are. */
-static void check_file(report *r, const char *name, const stitch__library *library)
+/* Libraries that are not opened here: where they are. `use`: what for. */
+static void check_file(report *r, const char *name, const stitch__library *library, const char *use)
 {
     stitch__buf tried;
     stitch__buf_init(&tried, r->cuda->ctx);
     char *path = stitch__library_find(r->cuda->ctx, library, &tried);
-    item(r, name, path ? "unused" : "missing", "", path,
-         path ? "found; no part of this version uses it" : library->install, &tried);
+    item(r, name, path ? "unused" : "missing", "", path, path ? use : library->install, &tried);
     stitch_free(path);
+    stitch__buf_free(&tried);
+}
+
+/* CUPTI is opened by whoever uses it and not here: it stays in the process. */
+static void check_cupti(report *r)
+{
+    static const char use[] =
+        "found; opened when something is traced or profiled (stitch_trace_begin(), stage profile, stitch profile)";
+    const stitch__library *library = &stitch__library_cupti;
+    stitch__buf tried, detail;
+
+    stitch__buf_init(&tried, r->cuda->ctx);
+    stitch__buf_init(&detail, r->cuda->ctx);
+    char *path = stitch__library_find(r->cuda->ctx, library, &tried);
+    stitch__buf_puts(&detail, path ? use : library->install);
+    if (path && !stitch__cupti_complete(path))
+        stitch__buf_puts(&detail, "; libnvperf_host.so, which hardware counters and samples need, is not beside it: "
+                                  "install all of CUPTI");
+    item(r, "cupti", path ? "unused" : "missing", "", path, detail.data, &tried);
+    r->nomem = r->nomem || detail.failed;
+    stitch_free(path);
+    stitch__buf_free(&detail);
     stitch__buf_free(&tried);
 }
 
@@ -236,8 +257,8 @@ int stitch_doctor(stitch_context *ctx, char **json, stitch_error **err)
     bool device = check_device(&r, check_driver(&r));
     bool nvrtc = check_nvrtc(&r);
     check_cublaslt(&r);
-    check_file(&r, "cudnn", &stitch__library_cudnn);
-    check_file(&r, "cupti", &stitch__library_cupti);
+    check_file(&r, "cudnn", &stitch__library_cudnn, "found; no part of this version uses it");
+    check_cupti(&r);
     item(&r, "simulator", stitch__sim_available() ? "ok" : "missing", "", "",
          stitch__sim_available() ? "device \"sim:sm_90\"" : "this library was built without it", NULL);
     check_http(&r);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "cuda/cupti.h"
 #include "cuda/internal.h"
 
 static stitch_context *new_context(const char *device, const char *cache)
@@ -87,6 +88,7 @@ TEST(nothing_is_installed)
     CHECK_STR(text(root, "cublaslt", "status"), "missing");
     CHECK_STR(text(root, "cudnn", "status"), "missing");
     CHECK_STR(text(root, "cupti", "status"), "missing");
+    CHECK_HAS(text(root, "cupti", "detail"), "nvidia-cuda-cupti");
     json_decref(root);
     stitch_context_free(ctx);
     unsetenv("STITCH_CUDA_DRIVER");
@@ -168,6 +170,35 @@ TEST(wheels_of_the_right_version)
     CHECK_INT(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+/* CUPTI is looked for and not opened: any file will do here. */
+TEST(cupti_needs_a_library_beside_it)
+{
+    char root[] = "/tmp/stitch-cupti-XXXXXX", path[80], shortcut[80];
+    CHECK(mkdtemp(root) != NULL);
+    touch(root, "real/libcupti.so.13");
+    snprintf(path, sizeof(path), "%s/real/libcupti.so.13", root);
+    snprintf(shortcut, sizeof(shortcut), "%s/libcupti.so", root);
+    CHECK_INT(symlink(path, shortcut), 0);
+    setenv("STITCH_CUPTI", shortcut, 1);
+    stitch_context *ctx = new_context("none", "");
+    json_t *found = doctor(ctx);
+    CHECK_STR(text(found, "cupti", "status"), "unused");
+    CHECK_STR(text(found, "cupti", "path"), shortcut);
+    CHECK_HAS(text(found, "cupti", "detail"), "stage profile");
+    CHECK_HAS(text(found, "cupti", "detail"), "libnvperf_host.so");
+    json_decref(found);
+    touch(root, "real/libnvperf_host.so"); /* beside the file, not beside the link */
+    found = doctor(ctx);
+    CHECK_STR(text(found, "cupti", "status"), "unused");
+    CHECK_HAS(text(found, "cupti", "detail"), "stage profile");
+    CHECK(strstr(text(found, "cupti", "detail"), "libnvperf_host.so") == NULL);
+    json_decref(found);
+    stitch_context_free(ctx);
+    unsetenv("STITCH_CUPTI");
+    CHECK(stitch__cupti_complete("libcupti.so.13")); /* where the loader finds it is not known */
+    CHECK_INT(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 TEST(bad_arguments)
 {
     stitch_context *ctx = new_context("none", "");
@@ -179,4 +210,5 @@ TEST(bad_arguments)
 }
 
 TEST_MAIN(RUN(items_are_complete), RUN(nothing_is_installed), RUN(a_broken_cache_folder),
-          RUN(what_is_there_is_tried_out), RUN(wheels_of_the_right_version), RUN(bad_arguments))
+          RUN(what_is_there_is_tried_out), RUN(wheels_of_the_right_version), RUN(cupti_needs_a_library_beside_it),
+          RUN(bad_arguments))
