@@ -327,9 +327,23 @@ static void build(filter *f)
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0x59616d61 /* PR_SET_PTRACER */, 0, 1);
     answer(f, EPERM);
     answer(f, 0);
-    emit(f, BPF_JMP | BPF_JEQ | BPF_K, NR(ioctl), 0, 3);
+    /* Nor take pages of memory from the machine, which CAP_SYS_ADMIN allows. */
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, NR(madvise), 0, 5);
+    load(f, argument(2));
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 100 /* MADV_HWPOISON */, 1, 0);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 101 /* MADV_SOFT_OFFLINE */, 0, 1);
+    answer(f, EPERM);
+    answer(f, 0);
+    /* Nor ask a file system for anything (freeze, shut down, read its metadata): CAP_SYS_ADMIN allows that on any file
+     * that can be opened. Types of requests of file systems; no driver of a GPU has them. */
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, NR(ioctl), 0, 8);
     load(f, argument(1));
-    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0x5412 /* TIOCSTI */, 0, 1);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0x5412 /* TIOCSTI */, 5, 0);
+    emit(f, BPF_ALU | BPF_AND | BPF_K, 0xff00, 0, 0);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 'X' << 8, 3, 0);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 'f' << 8, 2, 0);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0x94 << 8 /* Btrfs */, 1, 0);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0xf5 << 8 /* F2FS */, 0, 1);
     answer(f, EPERM);
     answer(f, 0);
 }

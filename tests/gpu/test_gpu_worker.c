@@ -475,6 +475,14 @@ TEST(confined)
         ask(w, "socket", "refused");
         ask(w, "fork", "refused");
         ask(w, "exec", "refused");
+        ask(w, "madvise 100", "refused"); /* MADV_HWPOISON, MADV_SOFT_OFFLINE, MADV_DONTNEED */
+        ask(w, "madvise 101", "refused");
+        ask(w, "madvise 4", "allowed");
+        ask(w, "ioctl 88", "refused"); /* types of file systems: 'X', 'f', Btrfs, F2FS */
+        ask(w, "ioctl 102", "refused");
+        ask(w, "ioctl 148", "refused");
+        ask(w, "ioctl 245", "refused");
+        ask(w, "ioctl 70", "failed: Inappropriate ioctl for device"); /* the driver's get through */
         snprintf(question, sizeof(question), "kill %d", (int)getpid());
         ask(w, question, "refused");
     }

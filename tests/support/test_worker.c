@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -48,6 +49,12 @@ static bool try_socket(void)
     if (fd >= 0)
         close(fd);
     return fd >= 0;
+}
+
+/* A request of a file system's type to something that knows none: where nothing is in the way, "not a typewriter". */
+static bool try_ioctl(int type)
+{
+    return ioctl(STITCH__WORKER_FD, _IO(type, 0)) == 0;
 }
 
 static bool try_fork(void)
@@ -129,6 +136,10 @@ static void probe(const char *question, stitch__buf *answer)
         put_result(answer, try_open(argument, O_RDONLY));
     else if (strcmp(question, "socket") == 0)
         put_result(answer, try_socket());
+    else if (strncmp(question, "madvise ", 8) == 0) /* of no memory at all */
+        put_result(answer, syscall(SYS_madvise, 0, 0, atoi(argument)) == 0);
+    else if (strncmp(question, "ioctl ", 6) == 0)
+        put_result(answer, try_ioctl(atoi(argument)));
     else if (strcmp(question, "fork") == 0)
         put_result(answer, try_fork());
     else if (strcmp(question, "exec") == 0)
