@@ -31,8 +31,9 @@ extern "C" {
 typedef struct stitch_profile stitch_profile;
 
 /**
- * The work to profile: called several times (about ten), from the thread that profiles, in the device's primary context.
- * It must do the same work each time and need not wait for the device. Returns 0, or anything else to give up.
+ * The work to profile, in the device's primary context, from the thread that profiles: called about ten times for
+ * timeline and counters, and for samples until 20 ms have passed (once at least, 2,000 times at most). It must do the
+ * same work each time and need not wait for the device. Returns 0, or anything else to give up.
  * @since 0.1.0
  */
 typedef int (*stitch_region_fn)(void *userdata);
@@ -60,10 +61,12 @@ typedef struct stitch_profile_options {
 STITCH_API int stitch_profile_options_init(stitch_profile_options *options, size_t struct_size);
 
 /**
- * Profiles work of the host's own. Kernels that are launched as graphs appear in the timeline; they have no counters.
- * While counters are taken, kernels run one after the other and more than once, with their memory put back in between:
- * work that waits for another process or for the host within a kernel must not be profiled so. STITCH_E_UNSUPPORTED: the
- * device is simulated, or there is no CUPTI; STITCH_E_CANCELLED: the function gave up, or the call was cancelled.
+ * Profiles work of the host's own. Kernels that are launched as graphs appear in the timeline; work with graphs has no
+ * counters, and once it was profiled, this process has no samples any more. While counters are taken, kernels run one
+ * after the other: one that waits for another kernel, for another process or for the host must not be profiled so
+ * (STITCH_PROFILE_TIMELINE takes none). Launches of this process cost more afterwards (docs/profile.md).
+ * STITCH_E_UNSUPPORTED: the device is simulated, or there is no timeline to be had; STITCH_E_CANCELLED: the function gave
+ * up, or the call was cancelled.
  * @since 0.1.0
  */
 STITCH_API int stitch_profile_region(stitch_context *ctx, stitch_region_fn fn, void *userdata,

@@ -91,7 +91,7 @@ typedef struct stitch_verify_options {
     int32_t profile;    /**< stitch_verify_profile */
     int32_t reserved;
     /** More of CUPTI's metrics by name, of each kernel ("lts__t_sectors.sum"); at most 64. Those that the device does not
-     *  offer are named in the report. */
+     *  offer are null in the report. */
     const char *const *metrics;
     size_t metric_count;
 } stitch_verify_options;

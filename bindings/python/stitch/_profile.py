@@ -151,7 +151,7 @@ def profile_region(
     cancel: Optional[Cancel] = None,
     timeout: Optional[float] = None,
 ) -> Profile:
-    """Profiles GPU work of your own: `function` is called about ten times, in this thread, with the device's primary
+    """Profiles GPU work of your own: `function` is called again and again, in this thread, with the device's primary
     context current; it must do the same work each time and need not wait for the device. An exception of it comes out
     of this call. UnsupportedError: the device is simulated, or there is no CUPTI.
 
