@@ -4,6 +4,7 @@
  * every failing allocation, facts that make no sense.
  */
 #include "advice_facts.h"
+#include "meter.h"
 #include "profile/rules.h"
 
 static void advise(const stitch__facts *f, stitch__advices *a)
