@@ -234,7 +234,10 @@ def _fill(
     for where, out in zip(subject.names, outputs):
         if out.device.type not in ("cpu", "cuda"):
             raise UnsupportedError(f"output {where or 'y'} is on the device {out.device}")
-    again, _, results = subject.call(runner, [_data.another(leaf) for leaf in subject.leaves])
+    # What keeps its contents may be anything else's index: other contents could be out of range.
+    kept = [dists.get(clean(label, dims)) == "data" for label in subject.labels]
+    others = [leaf if keep else _data.another(leaf) for leaf, keep in zip(subject.leaves, kept)]
+    again, _, results = subject.call(runner, others)
     if shapes_of(again) != shapes_of(outputs) or not _tree.same(results, subject.results):
         raise UnsupportedError("the shapes or numbers that forward gives depend on the values of its inputs")
     extra = {path: t for path, t in _run.attributes(subject.module).items() if _run.storage_of(t) in watch.used}
