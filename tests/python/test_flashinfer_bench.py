@@ -376,7 +376,10 @@ def test_traces():
         assert made["status"] == status and made["performance"] is None, (stage, made)
         assert (made["correctness"] is not None) == (status == "INCORRECT_NUMERICAL")
         json.dumps(made, allow_nan=False)
-    assert fib.trace(workload, "s", report_of(failed_stage="compile", correct=False))["evaluation"]["log"] == "no such thing"
+    assert (
+        fib.trace(workload, "s", report_of(failed_stage="compile", correct=False))["evaluation"]["log"]
+        == "no such thing"
+    )
     odd = fib.trace(workload, "s", report_of(degenerate=True, degenerate_reason="zeros pass", speedup=0))["evaluation"]
     assert odd["performance"]["speedup_factor"] == 0 and odd["log"] == "zeros pass"
     assert odd["correctness"]["extra"] == {"degenerate": True}
@@ -452,7 +455,9 @@ def test_solutions():
         assert list(texts) == ["main.cpp", "program_0.cpp", "program_1.cpp"]
         main = texts["main.cpp"]
         assert "v_scale == 1.5" in main and "v_scale == 0.25" in main and "double v_scale" in main
-        assert "fits(v_x, at::kFloat, std::vector<int64_t>{9, 8})" in main and "N = 6, M = 5, C = 8, scale = 1.5" in main
+        assert (
+            "fits(v_x, at::kFloat, std::vector<int64_t>{9, 8})" in main and "N = 6, M = 5, C = 8, scale = 1.5" in main
+        )
         path = data.write_solution(made)
         assert path.endswith(os.path.join("solutions", "us", "gather", "gather_c8", "rows_v1.json"))
         with open(path, encoding="utf-8") as text:

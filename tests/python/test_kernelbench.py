@@ -8,6 +8,8 @@ import math
 import os
 import sys
 import tempfile
+import time
+import types
 
 import sim
 import tap
@@ -160,6 +162,239 @@ def test_a_small_checkout():
                 kernelbench.main(["run", "--root", os.path.join(root, "no"), "--model", "replay:no", "--out", out]) == 1
             )
         assert "STITCH_E" in errors.getvalue()
+
+
+def fake_checkout(root, body, place=("src", "kernelbench")):
+    """A checkout with an evaluator of ours, and a judged file with its task's."""
+    folder = os.path.join(root, *place)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "eval.py"), "w", encoding="utf-8") as file:
+        file.write("import os, sys, time, types, subprocess\n\n\n" + body)
+    for name in ("task.py", "new.py"):
+        with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+            file.write(f"# {name}\n")
+    return os.path.join(root, "new.py"), os.path.join(root, "task.py"), folder
+
+
+GOOD = """
+def eval_kernel_against_ref(original_model_src, custom_model_src, num_correct_trials=1, num_perf_trials=1,
+                            measure_performance=False, build_dir=None):
+    assert (original_model_src, custom_model_src) == ("# task.py\\n", "# new.py\\n")
+    assert measure_performance and os.path.isdir(build_dir) and (num_correct_trials, num_perf_trials) == (3, 7)
+    assert "A_SECRET_KEY" not in os.environ and "PATH" in os.environ
+    return types.SimpleNamespace(compiled=True, correctness=True, runtime=2.0, ref_runtime=5.0, metadata={"trials": (3, 3)})
+"""
+
+
+def test_the_judge():
+    with tempfile.TemporaryDirectory() as root:
+        for place in (("src",), ("src", "kernelbench")):
+            new, task, folder = fake_checkout(root, GOOD, place)
+            os.environ["A_SECRET_KEY"] = "x"
+            try:
+                made = kernelbench.judge(new, task, root=root, trials=3, timings=7, timeout=60)
+            finally:
+                del os.environ["A_SECRET_KEY"]
+            assert made.pop("seconds") > 0
+            assert made == {"compiled": True, "correct": True, "speedup": 2.5, "runtime_ms": 2.0, "reference_ms": 5.0,
+                            "metadata": {"trials": "(3, 3)"}}, made  # fmt: skip
+        looser = "    assert get_tolerance_for_precision('fp32') == 0.01\n    return"
+        fake_checkout(
+            root, GOOD.replace("    return", looser) + "def get_tolerance_for_precision(precision):\n    return 1e-4\n"
+        )
+        assert kernelbench.judge(new, task, root=root, trials=3, timings=7, timeout=60)["error"].startswith(
+            "AssertionError"
+        )
+        made = kernelbench.judge(new, task, root=root, trials=3, timings=7, timeout=60, tolerance=0.01)
+        assert made["correct"] and made["tolerance"] == 0.01, made
+        head = "def eval_kernel_against_ref(original_model_src, custom_model_src):\n    "
+        with open(os.path.join(folder, "timing.py"), "w", encoding="utf-8") as file:
+            file.write("def measure_ref_program_time(name, source, device):\n    return {'mean': 9.0}\n")
+        result = "types.SimpleNamespace(compiled=True, correctness={}, runtime=3.0, metadata=None)"
+        cases = [
+            ("return " + result.format(True), {"correct": True, "speedup": 3.0, "reference_ms": 9.0}),
+            ("return " + result.format(False), {"compiled": True, "correct": False, "speedup": 0.0}),
+            ("return None", {"error": "the evaluator gave no result"}),
+            ("raise ValueError('not so')", {"error": "ValueError: not so", "correct": False}),
+            ("sys.exit(0)", {"error": "SystemExit: 0"}),
+            ("print('gone'); sys.stdout.flush(); os._exit(3)", {"error": "the process ended with 3: gone"}),
+        ]
+        for body, want in cases:
+            new, task, _ = fake_checkout(root, head + body)
+            made = kernelbench.judge(new, task, root=root, timeout=60)
+            assert {key: made.get(key) for key in want} == want, (body, made)
+        # What it started is ended with it.
+        left = os.path.join(root, "left")
+        later = f"import time; time.sleep(4); open({left!r}, 'w')"
+        sleeper = f"subprocess.Popen([sys.executable, '-c', {later!r}])"
+        fake_checkout(root, head + sleeper + "; time.sleep(60)")
+        begun = time.monotonic()
+        made = kernelbench.judge(new, task, root=root, timeout=1.5)
+        assert made["error"] == "it did not end within 1.5 s" and not made["correct"] and time.monotonic() - begun < 20
+        time.sleep(4)
+        assert not os.path.exists(left)
+        # The judged code writes the answer as it likes: figures that are none do not come through.
+        forged = '{\\"correct\\": true, \\"speedup\\": 1e400, \\"runtime_ms\\": \\"fast\\", \\"key\\": 1}'
+        fake_checkout(
+            root,
+            head + f"import json; open(json.load(open(sys.argv[1]))['answer'], 'w').write('{forged}'); os._exit(0)",
+        )
+        made = kernelbench.judge(new, task, root=root, timeout=60)
+        assert made["speedup"] == 0 and made["runtime_ms"] == 0 and "key" not in made and made["correct"], made
+        with tap.raises(stitch.NotFoundError, "no file"):
+            kernelbench.judge(os.path.join(root, "none.py"), task, root=root)
+        with tap.raises(stitch.NotFoundError, "no folder"):
+            kernelbench.judge(new, task, root=os.path.join(root, "none"))
+        with tap.raises(stitch.InvalidError, "greater than 0"):
+            kernelbench.judge(new, task, root=root, timeout=0)
+        os.makedirs(os.path.join(root, "other"))
+        assert "has no evaluator" in kernelbench.judge(new, task, root=os.path.join(root, "other"), timeout=60)["error"]
+
+
+def test_rejudging():
+    with tempfile.TemporaryDirectory() as root:
+        new, _, _ = fake_checkout(root, GOOD.replace("(3, 7)", "(5, 100)").replace("# task.py", "# 1_a.py"))
+        os.makedirs(os.path.join(root, "level1"))
+        with open(os.path.join(root, "level1", "1_a.py"), "w", encoding="utf-8") as file:
+            file.write("# 1_a.py\n")
+        out = os.path.join(root, "out.jsonl")
+        for line in (row("level1/1_a", 1, True, 4.0, number=1, model_new=new), row("level1/2_b", 1, False, number=2)):
+            kernelbench._append(out, line)
+        (made,) = kernelbench.rejudge(out, root=root, timeout=60)
+        assert made["kernelbench"]["correct"] and made["kernelbench"]["speedup"] == 2.5, made
+        assert list(kernelbench.rejudge(out, root=root)) == []
+        figures = kernelbench.summary(kernelbench.results(out).values())
+        theirs = figures["kernelbench"]
+        assert (theirs["judged"], theirs["correct"], theirs["disagree"]) == (1, 1, []) and near(
+            theirs["mean_speedup"], 1.25
+        )
+        assert near(theirs["fast_1"], 0.5) and near(figures["mean_speedup"], 2.0)
+        fake_checkout(root, "def eval_kernel_against_ref(a, b):\n    raise ValueError(1)\n")
+        (made,) = kernelbench.rejudge(out, root=root, again=True, timeout=60)
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            assert kernelbench.main(["judge", out, "--root", root, "--again"]) == 0
+        assert "level1/1_a: 4.00x; KernelBench's evaluator: " in shown.getvalue(), shown.getvalue()
+        assert "it says otherwise than we do: level1/1_a" in shown.getvalue()
+        odd = kernelbench.summary([{**ROWS[3], "kernelbench": {"correct": True, "speedup": 9.0}}])
+        assert odd["kernelbench"]["correct"] == 0 and odd["kernelbench"]["fast_0"] == 0 and odd["degenerate"]
+
+
+class FakeRay(types.ModuleType):
+    """Runs what it is given in this process, newest first, as Ray may."""
+
+    def __init__(self, dies=()):
+        super().__init__("ray")
+        self.asked, self.cancelled, self.dies, self.begun = [], [], dies, False
+
+    def is_initialized(self):
+        return self.begun
+
+    def init(self):
+        self.begun = True
+
+    def remote(self, **options):
+        assert options["num_gpus"] == 1 and options["max_calls"] == 1
+        return lambda function: types.SimpleNamespace(remote=lambda *args: self.submit(function, args))
+
+    def submit(self, function, args):
+        self.asked.append((function, json.loads(json.dumps(args[0].key)), args))
+        return len(self.asked) - 1
+
+    def wait(self, references, num_returns):
+        assert num_returns == 1
+        return [references[-1]], references[:-1]
+
+    def get(self, reference):
+        function, key, args = self.asked[reference]
+        if key in self.dies:
+            raise RuntimeError("out of memory")
+        return function(*args)
+
+    def cancel(self, reference, force):
+        assert force
+        self.cancelled.append(self.asked[reference][1])
+
+
+@contextlib.contextmanager
+def module_ray(module):
+    kept = sys.modules.get("ray")
+    sys.modules["ray"] = module
+    try:
+        yield module
+    finally:
+        del sys.modules["ray"]
+        if kept is not None:
+            sys.modules["ray"] = kept
+
+
+def broken_checkout(root, count):
+    os.makedirs(os.path.join(root, "level1"))
+    for i in range(1, count + 1):
+        with open(os.path.join(root, "level1", f"{i}_Broken.py"), "w", encoding="utf-8") as file:
+            file.write("raise ValueError('no')")
+    replies = os.path.join(root, "replies.jsonl")
+    with open(os.path.join(sim.EXAMPLES, "replies", "swiglu_mlp.jsonl"), encoding="utf-8") as text:
+        with open(replies, "w", encoding="utf-8") as file:
+            file.write(text.read())
+    return {"root": root, "levels": [1], "device": "sim:sm_90a"}, "replay:" + replies
+
+
+def test_several_gpus():
+    try:
+        import torch
+
+        assert torch
+    except ImportError as missing:
+        raise tap.Skip(str(missing)) from None
+    with tempfile.TemporaryDirectory() as root:
+        out = os.path.join(root, "out.jsonl")
+        options, model = broken_checkout(root, 3)
+        with module_ray(FakeRay(dies=["level1/2_Broken"])) as ray:
+            rows = list(kernelbench.run_on_ray(out, model, **options))
+            assert [r["key"][7] for r in rows] == ["3", "2", "1"] and ray.begun and not ray.cancelled
+            assert "cannot be imported" in rows[0]["error"] and "the worker failed" in rows[1]["error"], rows
+            assert len(kernelbench.results(out)) == 3
+            assert list(kernelbench.run_on_ray(out, model, **options)) == []
+        with module_ray(FakeRay()) as ray:
+            for _ in kernelbench.run_on_ray(out, model, again=True, **options):
+                break  # stopped: what was still to come is cancelled
+            assert len(ray.asked) == 3 and sorted(ray.cancelled) == ["level1/1_Broken", "level1/2_Broken"]
+        with module_ray(FakeRay()) as ray, tap.raises(stitch.StitchError, "STITCH_E"):
+            list(kernelbench.run_on_ray(out, "replay:none", again=True, **options))
+        assert len(ray.cancelled) == 2
+        with module_ray(None), tap.raises(stitch.UnsupportedError, "pip install ray"):
+            list(kernelbench.run_on_ray(out, model, **options))
+
+
+def test_ray_itself():
+    try:
+        import ray
+        import torch
+
+        assert torch
+    except ImportError as missing:
+        raise tap.Skip(str(missing)) from None
+    package = os.path.join(tap.CHECKOUT, "bindings", "python")
+    kept = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([package, *([kept] if kept else [])])
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        ray.init(num_cpus=1, num_gpus=1, include_dashboard=False, log_to_driver=False)
+        with tempfile.TemporaryDirectory() as root:
+            options, model = broken_checkout(root, 2)
+            out = os.path.join(root, "out.jsonl")
+            rows = list(kernelbench.run_on_ray(out, model, **options))
+            assert sorted(r["key"] for r in rows) == ["level1/1_Broken", "level1/2_Broken"]
+            assert all("cannot be imported" in r["error"] for r in rows), rows
+            assert len(kernelbench.results(out)) == 2
+            with tap.raises(stitch.StitchError, "STITCH_E"):
+                list(kernelbench.run_on_ray(out, "replay:none", again=True, **options))
+    finally:
+        ray.shutdown()
+        os.environ.pop("PYTHONPATH")
+        if kept is not None:
+            os.environ["PYTHONPATH"] = kept
 
 
 if __name__ == "__main__":

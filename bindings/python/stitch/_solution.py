@@ -185,9 +185,7 @@ def _late(cpp: str, index: int) -> str:
         lines += [f"#undef {name}", f"#define {name} stitched_late::late_{name}"]
     for name in _NAMES:
         lines.append(f"#define stitched_{name} stitched_{name}_{index}")
-    lines.append(
-        f'extern "C" const char *stitched_missing_{index}(void) {{ return stitched_late::missing; }}\n'
-    )
+    lines.append(f'extern "C" const char *stitched_missing_{index}(void) {{ return stitched_late::missing; }}\n')
     return _LATE + "\n".join(lines) + "\n"
 
 
@@ -216,19 +214,18 @@ def _check(variant: Variant, index: int, inputs: Sequence[str], outputs: Sequenc
         shape = ", ".join(map(str, tensor.shape))
         tests.append(f"fits({places[tensor.name]}, {_TYPES[tensor.dtype]}, std::vector<int64_t>{{{shape}}})")
     arguments = [
-        places[tensor.name] if tensor.role is TensorRole.OUTPUT else f"dense({places[tensor.name]})"
-        for tensor in order
+        places[tensor.name] if tensor.role is TensorRole.OUTPUT else f"dense({places[tensor.name]})" for tensor in order
     ]
-    words = ", ".join(f"{name} = {value}" for name, value in [*variant.interface.dims.items(), *variant.scalars.items()])
+    words = ", ".join(
+        f"{name} = {value}" for name, value in [*variant.interface.dims.items(), *variant.scalars.items()]
+    )
     return (
         f"    if ({' && '.join(tests)})\n        return start(programs[{index}], {{{', '.join(arguments)}}});\n",
         words,
     )
 
 
-def to_sources(
-    variants: Sequence[Variant], inputs: Mapping[str, str], outputs: Sequence[str]
-) -> List[Tuple[str, str]]:
+def to_sources(variants: Sequence[Variant], inputs: Mapping[str, str], outputs: Sequence[str]) -> List[Tuple[str, str]]:
     """(path, text) of the files. inputs: by name "tensor", "double", "int64_t" or "bool", in the order of the call,
     which has the outputs after them."""
     files = [(f"program_{i}.cpp", _file(variant, i)) for i, variant in enumerate(variants)]

@@ -2,9 +2,11 @@
 """KernelBench: the loop on the tasks of a checkout, one line of results a task, and what they come to.
 
     python3 -m stitch.kernelbench run --levels 1,2,3 --model https://host/v1#MODEL --out results.jsonl
+    python3 -m stitch.kernelbench judge results.jsonl
     python3 -m stitch.kernelbench summary results.jsonl
 
-Beside each right program lies a file with ModelNew for KernelBench's own evaluator.
+Beside each right program lies a file with ModelNew for KernelBench's own evaluator, which `judge` (or run --judge) asks;
+what it says stands beside ours. With --ray the tasks run on all GPUs that Ray has.
 
 KERNELBENCH_ROOT (or --root) is a checkout of KernelBench; nothing of it comes with this package. Its files are imported
 and run in this process. A run that ends early goes on with the same command: tasks that have a line are left out.
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, 
 from ._agent import Policy
 from ._context import Context, Path
 from ._errors import FormatError, NotFoundError, StitchError, UnsupportedError
+from ._judge import judge, root_of
 from ._model_new import to_model_new
 from ._program import Program
 
@@ -53,9 +56,7 @@ def problems(
     root: Optional[Path] = None, levels: Sequence[int] = LEVELS, numbers: Optional[Iterable[int]] = None
 ) -> List[Problem]:
     """The files of some levels, by number. root None: $KERNELBENCH_ROOT. NotFoundError where there are none."""
-    place = os.fsdecode(root) if root is not None else os.environ.get("KERNELBENCH_ROOT", "")
-    if not place:
-        raise NotFoundError("set KERNELBENCH_ROOT to a checkout of KernelBench, or pass root")
+    place = root_of(root)
     wanted = None if numbers is None else set(numbers)
     found: List[Problem] = []
     for level in levels:
@@ -144,10 +145,26 @@ def _rates(rows: Sequence[Mapping[str, Any]], baseline: Optional[str]) -> Dict[s
     }
 
 
+def _judged(rows: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
+    """What KernelBench's evaluator says of all tasks; those that were not judged count as failures."""
+    theirs = [{**row, **row["kernelbench"]} if "kernelbench" in row else {**row, "correct": False} for row in rows]
+    asked = [row for row in rows if "kernelbench" in row]
+    return {
+        "judged": len(asked),
+        "correct": sum(bool(row.get("correct")) and not row.get("degenerate") for row in theirs),
+        "errors": sum("error" in row["kernelbench"] for row in asked),
+        "disagree": [
+            row["key"] for row in asked if bool(row.get("correct")) != bool(row["kernelbench"].get("correct"))
+        ],
+        **_rates(theirs, None),
+    }
+
+
 def summary(rows: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
     """What the results come to, for each level and all: tasks, how many were right, mean speed-up with failures as 0,
     geometric mean over those that were right, fast_p; against the main baseline and each other one. Degenerate tasks
-    (on which a verdict means nothing) count as failures here and are named; `admitted` has the figures without them."""
+    (on which a verdict means nothing) count as failures here and are named; `admitted` has the figures without them,
+    `kernelbench` those of KernelBench's evaluator where it was asked."""
     every = list(rows)
     out: Dict[str, Any] = {"levels": {}}
     groups: List[Tuple[str, List[Mapping[str, Any]]]] = [("all", every)]
@@ -163,6 +180,7 @@ def summary(rows: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
             **_rates(chosen, None),
             "admitted": {"tasks": len(good), **_rates(good, None)},
             "baselines": {name: _rates(chosen, name) for name in names},
+            "kernelbench": _judged(chosen),
         }
         figures["success_rate"] = figures["correct"] / max(1, len(chosen))
         if label == "all":
@@ -187,6 +205,15 @@ def describe(figures: Mapping[str, Any]) -> str:
             f"against {name}: mean {row['mean_speedup']:.3f}, geometric mean {row['geometric_mean']:.3f}, "
             + ", ".join(f"fast_{p} {row[f'fast_{p}']:.3f}" for p in P)
         )
+    theirs = figures["kernelbench"]
+    if theirs["judged"]:
+        lines.append(
+            f"KernelBench's evaluator: {theirs['correct']} right of {theirs['judged']} judged, mean "
+            f"{theirs['mean_speedup']:.3f}, geometric mean {theirs['geometric_mean']:.3f}, "
+            + ", ".join(f"fast_{p} {theirs[f'fast_{p}']:.3f}" for p in P)
+        )
+    if theirs["disagree"]:
+        lines.append("it says otherwise than we do: " + ", ".join(theirs["disagree"]))
     if figures["degenerate"]:
         lines.append(
             "degenerate (their verdicts mean nothing, they count as failures): " + ", ".join(figures["degenerate"])
@@ -235,11 +262,13 @@ def solve(
     policy: Optional[Policy] = None,
     programs: Optional[Path] = None,
     verify_options: Optional[Mapping[str, Any]] = None,
+    judging: Optional[Mapping[str, Any]] = None,
     **options: Any,
 ) -> Dict[str, Any]:
     """The loop on one task with the models that the context has: its line of results. What the task itself does wrong
     becomes an `error` of the line; exceptions that are not about this task (no model, cancelled, a lost device) come
-    through. programs: a folder for the best program, saved as <key>.stitch, and as <key>.py with ModelNew."""
+    through. programs: a folder for the best program, saved as <key>.stitch, and as <key>.py with ModelNew. judging:
+    arguments of judge(), which is asked then, too: its answer is `kernelbench` of the line."""
     from . import torch as bridge  # pylint: disable=import-outside-toplevel
     from .torch import _optimize  # pylint: disable=import-outside-toplevel
 
@@ -275,7 +304,25 @@ def solve(
             row["model_new"] = place[: -len("stitch")] + "py"
             with open(row["model_new"], "w", encoding="utf-8") as text:
                 text.write(model_new)
+            if judging is not None:
+                device = 0 if ctx.device.simulated else ctx.device.ordinal
+                row["kernelbench"] = judge(row["model_new"], problem.path, **{"device": device, **judging})
     return row
+
+
+def rejudge(out: Path, *, root: Optional[Path] = None, again: bool = False, **judging: Any) -> Iterator[Dict[str, Any]]:
+    """judge() for every result that has a file with ModelNew and no answer yet (again: those with one, too). Each gets a
+    new line, which is yielded."""
+    place = root_of(root)
+    for key, row in results(out).items():
+        if not row.get("model_new") or ("kernelbench" in row and not again):
+            continue
+        problem = next((p for p in problems(place, [row["level"]], [row["number"]]) if p.key == key), None)
+        if problem is None:
+            raise NotFoundError(f"{place} has no {key}")
+        made = {**row, "kernelbench": judge(row["model_new"], problem.path, root=place, **judging)}
+        _append(out, made)
+        yield made
 
 
 def run(
@@ -290,12 +337,47 @@ def run(
 ) -> Iterator[Dict[str, Any]]:
     """solve() for every task that has no line in `out` yet, which gets one each. Yields the lines as they come; leave
     the loop to stop, and go on later. again: tasks whose line says `error` or that were not right are tried again."""
-    done = results(out)
+    for problem in _open(out, root, levels, numbers, again):
+        row = solve(problem, ctx, **options)
+        _append(out, row)
+        yield row
+
+
+def _open(
+    out: Path, root: Optional[Path], levels: Sequence[int], numbers: Optional[Iterable[int]], again: bool
+) -> List[Problem]:
+    """The tasks that are left to do."""
+    done, left = results(out), []
     for problem in problems(root, levels, numbers):
         old = done.get(problem.key)
-        if old is not None and not (again and not old.get("correct")):
-            continue
-        row = solve(problem, ctx, **options)
+        if old is None or (again and not old.get("correct")):
+            left.append(problem)
+    return left
+
+
+def run_on_ray(
+    out: Path,
+    model: str,
+    *,
+    root: Optional[Path] = None,
+    levels: Sequence[int] = LEVELS,
+    numbers: Optional[Iterable[int]] = None,
+    again: bool = False,
+    device: str = "auto",
+    gpus: float = 1,
+    **options: Any,
+) -> Iterator[Dict[str, Any]]:
+    """run() with Ray: each task is a remote function with a GPU and a process of its own, and lines come, and are
+    appended by this process, as tasks end. `model` is what Model.open() takes; checkout, recorded replies and `programs`
+    must be at the same place on every machine. UnsupportedError without Ray."""
+    from . import _ray  # pylint: disable=import-outside-toplevel
+
+    _ray.load()
+    if options.get("programs") is not None:
+        options["programs"] = os.path.abspath(os.fsdecode(options["programs"]))
+    begun = time.monotonic()
+    for problem, found in _ray.solve_all(_open(out, root, levels, numbers, again), model, device, gpus, options):
+        row = found if "key" in found else _row(problem, begun, correct=False, attempts=0, **found)
         _append(out, row)
         yield row
 
@@ -328,6 +410,16 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     runner.add_argument("--baselines", help="eager,tf32,compile,max-autotune")
     runner.add_argument("--last-stage", default="none", help='stop verifying after this stage ("correct": no timing)')
     runner.add_argument("--again", action="store_true", help="try tasks again that were not right")
+    runner.add_argument("--judge", action="store_true", help="ask KernelBench's own evaluator, too")
+    runner.add_argument("--ray", action="store_true", help="on all GPUs that Ray has")
+    judger = verbs.add_parser("judge", help="KernelBench's own evaluator on results that it has not judged")
+    judger.add_argument("results")
+    judger.add_argument("--root", help="a checkout of KernelBench (default: $KERNELBENCH_ROOT)")
+    judger.add_argument("--device", type=int, default=0, help="number of the GPU")
+    judger.add_argument("--again", action="store_true", help="judge all")
+    for part in (runner, judger):
+        part.add_argument("--judge-tolerance", type=float, help="instead of the evaluator's own")
+        part.add_argument("--judge-timeout", type=float, default=900.0, help="seconds for one file (default: 900)")
     reporter = verbs.add_parser("summary", help="what results come to")
     reporter.add_argument("results")
     reporter.add_argument("--json", action="store_true")
@@ -337,42 +429,76 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             figures = summary(results(args.results).values())
             print(json.dumps(figures, indent=2) if args.json else describe(figures))
             return 0
+        if args.verb == "judge":
+            for row in rejudge(
+                args.results,
+                root=args.root,
+                again=args.again,
+                device=args.device,
+                timeout=args.judge_timeout,
+                tolerance=args.judge_tolerance,
+            ):
+                print(f"{row['key']}: {_verdict(row)}; {_their_verdict(row)}", flush=True)
+            print(describe(summary(results(args.results).values())))
+            return 0
         return _run_command(args)
     except StitchError as e:
         print(e, file=sys.stderr)
         return 1
 
 
+def _verdict(row: Mapping[str, Any]) -> str:
+    if "error" in row:
+        return str(row["error"]).split("\n", 1)[0]
+    if row.get("degenerate"):
+        return "degenerate"
+    if row.get("speedup"):
+        return f"{row['speedup']:.2f}x"
+    return "right" if row["correct"] else "no right program"
+
+
+def _their_verdict(row: Mapping[str, Any]) -> str:
+    theirs = row["kernelbench"]
+    said = "right" if theirs.get("correct") else "not right"
+    if theirs.get("error"):
+        said = str(theirs["error"]).split("\n", 1)[0]
+    return f"KernelBench's evaluator: {said}" + (f", {theirs['speedup']:.2f}x" if theirs.get("speedup") else "")
+
+
 def _run_command(args: argparse.Namespace) -> int:
     from ._model import Model  # pylint: disable=import-outside-toplevel
 
-    with Context(args.device) as ctx:
-        ctx.set_model(Model.open(ctx, args.model))
-        options = {} if args.baselines is None else {"baselines": [b for b in args.baselines.split(",") if b]}
-        rows = run(
-            args.out,
-            ctx,
-            root=args.root,
-            levels=args.levels,
-            numbers=args.numbers,
-            again=args.again,
-            policy=Policy(max_attempts=args.attempts, target_speedup=args.target),
-            programs=args.programs or args.out + ".programs",
-            verify_options={"last_stage": args.last_stage},
-            **options,
-        )
-        for row in rows:
-            if "error" in row:
-                verdict = row["error"].splitlines()[0]
-            else:
-                verdict = (
-                    f"{row['speedup']:.2f}x"
-                    if row.get("speedup")
-                    else "right" if row["correct"] else "no right program"
-                )
-            print(f"{row['key']}: {verdict}, {row['attempts']} attempts, {row['seconds']:.0f} s", flush=True)
+    options: Dict[str, Any] = {
+        "root": args.root,
+        "levels": args.levels,
+        "numbers": args.numbers,
+        "again": args.again,
+        "policy": Policy(max_attempts=args.attempts, target_speedup=args.target),
+        "programs": args.programs or args.out + ".programs",
+        "verify_options": {"last_stage": args.last_stage},
+    }
+    if args.baselines is not None:
+        options["baselines"] = [b for b in args.baselines.split(",") if b]
+    if args.judge:
+        options["judging"] = {
+            "root": root_of(args.root),
+            "timeout": args.judge_timeout,
+            "tolerance": args.judge_tolerance,
+        }
+    if args.ray:
+        _print(run_on_ray(args.out, args.model, device=args.device, **options))
+    else:
+        with Context(args.device) as ctx:
+            ctx.set_model(Model.open(ctx, args.model))
+            _print(run(args.out, ctx, **options))
     print(describe(summary(results(args.out).values())))
     return 0
+
+
+def _print(rows: Iterable[Mapping[str, Any]]) -> None:
+    for row in rows:
+        theirs = "; " + _their_verdict(row) if "kernelbench" in row else ""
+        print(f"{row['key']}: {_verdict(row)}, {row['attempts']} attempts, {row['seconds']:.0f} s{theirs}", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import torch
 from .._context import Context
 from .._errors import FormatError, InvalidError, StitchError
 from .._task import Dist
-from . import _data
 from ._module import clean
 from ._task import ModuleTask, task_of as _module_task
 
@@ -33,11 +32,9 @@ def _run_of(definition: "Definition") -> Callable[..., Any]:
             compile(definition.reference, f"<reference of {definition.name}>", "exec"), space
         )
     except (Exception, SystemExit) as e:
-        raise FormatError(
-            f"{definition.name}: the reference cannot be loaded: {type(e).__name__}: {e}"
-        ) from e
-    run = space.get("run")
-    if not callable(run):
+        raise FormatError(f"{definition.name}: the reference cannot be loaded: {type(e).__name__}: {e}") from e
+    run: Optional[Callable[..., Any]] = space.get("run")
+    if run is None or not callable(run):
         raise FormatError(f"{definition.name}: the reference has no function run()")
     return run
 
@@ -181,5 +178,7 @@ def _describe(definition: "Definition", workload: "Workload", values: Dict[str, 
     fixed = [name for name, given in workload.inputs.items() if given["type"] == "safetensors"]
     if fixed:
         lines.append("Recorded data, the same in each run: " + ", ".join(fixed) + ".")
-    lines.append("Outputs are " + ", ".join(f"{name} ({spec.dtype})" for name, spec in definition.outputs.items()) + ".")
+    lines.append(
+        "Outputs are " + ", ".join(f"{name} ({spec.dtype})" for name, spec in definition.outputs.items()) + "."
+    )
     return "\n".join(lines)
