@@ -32,7 +32,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     """The process and all that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         pass
     process.wait()
 

@@ -170,6 +170,7 @@ class Variant:
 def _late(cpp: str, index: int) -> str:
     """What goes before a program's text, so that it needs no library when it is linked."""
     lines = []
+    cpp = re.sub(r'R"(stitched_*)\(.*?\)\1"', "", cpp, flags=re.S)  # device code, which may have such names of its own
     names = sorted(set(re.findall(r"\b(?:cu[A-Z]|nvrtc[A-Z]|cublasLt[A-Z])\w+(?=\()", cpp)))
     if "#define STITCHED_GEMMS 1" not in cpp:
         names = [name for name in names if not name.startswith("cublasLt")]
