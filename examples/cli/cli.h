@@ -29,6 +29,7 @@ typedef struct cli_options {
     /* inputs */
     const char *task, *program, *reply, *source, *plan_file;
     const char *arch, *out;
+    const char *python; /* for tasks that are Python files */
     /* run */
     const char *models[4]; /* by stitch_role */
     const char *record;
@@ -44,8 +45,30 @@ typedef struct cli_options {
     bool full, no_profile;
 } cli_options;
 
+/* A task that Python makes. What Python reads and fills; bindings/python/stitch/_command.py has the same struct. */
+typedef struct cli_loading {
+    stitch_context *ctx;
+    const char *path;
+    void (*say)(void *cli, const char *line); /* a line for people */
+    void *cli;
+    int32_t timed; /* baselines will be timed: what torch.compile has to do for them is done now */
+    int32_t reserved;
+    stitch_task *task;  /* made, until unload() */
+    char message[4096]; /* of a failure, as those of stitch_error */
+    char details[16384];
+} cli_loading;
+
+/* The Python process that the command line runs in; the same there. */
+typedef struct cli_host {
+    uint64_t size; /* of cli_loading */
+    int (*load)(cli_loading *loading);
+    void (*unload)(cli_loading *loading);
+} cli_host;
+
 typedef struct cli {
     cli_options o;
+    const cli_host *host; /* NULL: a program of its own */
+    cli_loading *loading; /* the task in use, if Python made it */
     stitch_context *ctx;
     stitch_cancel *cancel;
     bool terminal;  /* stderr is a terminal: live line */
@@ -59,6 +82,14 @@ typedef struct cli {
     double best;
 } cli;
 
+/* command.c */
+int cli_command(cli *c);  /* what was parsed, as the whole of a process does it; the exit code */
+void cli_signals(cli *c); /* signals end the call in progress from here on */
+
+/* python.c */
+bool cli_needs_python(const cli *c);
+int cli_start_python(cli *c, char **argv); /* the same command in a Python process; the exit code */
+
 /* options.c: 0, or an exit code with the message printed. Help and version are printed by it and give -1. */
 int cli_parse(cli_options *o, int argc, char **argv);
 
@@ -70,6 +101,7 @@ void cli_say(cli *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3))); /* a line for people, on stderr unless quiet */
 void cli_emit(cli *c, json_t *event);      /* --json: a line on stdout; takes the reference */
 int cli_fail(cli *c, const char *what, int status, stitch_error *err); /* prints, frees err, gives the exit code */
+int cli_fail_text(cli *c, const char *what, int status, const char *message, const char *details);
 void cli_on_token(size_t request, int reasoning, const char *text, size_t len, void *userdata);
 void cli_on_stage(int stage, int status, int64_t done, int64_t total, void *userdata);
 char *cli_read_file(const char *path); /* malloc; NULL with errno set */
@@ -78,6 +110,7 @@ int cli_write_file(cli *c, const char *path, const char *text, size_t len); /* 0
 
 /* inputs.c: 0 or an exit code with the message printed */
 int cli_load_task(cli *c, stitch_task **task);
+void cli_free_task(cli *c, stitch_task *task);
 int cli_load_program(cli *c, stitch_program **program);
 bool cli_has_program(const cli *c);
 bool cli_simulated(cli *c); /* also where there is no device at all */

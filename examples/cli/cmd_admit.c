@@ -28,6 +28,6 @@ int cli_admit(cli *c)
         code = stitch_admission_degenerate(admission) ? EXIT_NOT_CORRECT : EXIT_OK;
     }
     stitch_admission_free(admission);
-    stitch_task_free(task);
+    cli_free_task(c, task);
     return code;
 }

@@ -147,6 +147,6 @@ int cli_profile(cli *c)
     if (!code)
         code = program ? profile_program(c, task, program) : profile_task(c, task);
     stitch_program_free(program);
-    stitch_task_free(task);
+    cli_free_task(c, task);
     return code;
 }

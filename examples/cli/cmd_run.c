@@ -455,6 +455,6 @@ out:
         stitch_model_free(r.models[role]);
     }
     stitch_budget_free(r.budget);
-    stitch_task_free(r.task);
+    cli_free_task(c, r.task);
     return code;
 }

@@ -62,7 +62,7 @@ int cli_verify(cli *c)
 out:
     stitch_report_free(report);
     stitch_program_free(program);
-    stitch_task_free(task);
+    cli_free_task(c, task);
     return code;
 }
 
@@ -138,7 +138,7 @@ int cli_compile(cli *c)
         code = save_program(c, program, c->o.out);
 out:
     stitch_program_free(program);
-    stitch_task_free(task);
+    cli_free_task(c, task);
     return code;
 }
 

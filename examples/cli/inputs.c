@@ -8,8 +8,51 @@
 
 #include "cli.h"
 
+static void say(void *userdata, const char *line)
+{
+    cli_say(userdata, "%s", line);
+}
+
+/* The task of a PyTorch module, from the Python process that this is. */
+static int load_module(cli *c, stitch_task **task)
+{
+    cli_loading *l = calloc(1, sizeof(*l));
+    int rc, code;
+
+    if (!l)
+        return cli_fail(c, "task", STITCH_E_NOMEM, NULL);
+    *l = (cli_loading){.ctx = c->ctx, .path = c->o.task, .say = say, .cli = c};
+    l->timed = strcmp(c->o.command, "run") == 0 || (cli_has_program(c) && strcmp(c->o.command, "compile") != 0);
+    snprintf(c->what, sizeof(c->what), "the task from its PyTorch module");
+    cli_live(c);
+    rc = c->host->load(l);
+    cli_signals(c); /* Python had them meanwhile */
+    if (rc == STITCH_OK) {
+        c->loading = l;
+        *task = l->task;
+        return 0;
+    }
+    code = cli_fail_text(c, "task", rc, *l->message ? l->message : stitch_status_text(rc), l->details);
+    free(l);
+    /* A file that is no task is a bad input, whatever it is that PyTorch or the library cannot do with it. */
+    return rc == STITCH_E_UNSUPPORTED || rc == STITCH_E_INTERNAL ? EXIT_USAGE : code;
+}
+
+void cli_free_task(cli *c, stitch_task *task)
+{
+    if (task && c->loading && c->loading->task == task) {
+        c->host->unload(c->loading);
+        free(c->loading);
+        c->loading = NULL;
+    } else {
+        stitch_task_free(task);
+    }
+}
+
 int cli_load_task(cli *c, stitch_task **task)
 {
+    if (c->host)
+        return load_module(c, task);
     stitch_error *err = NULL;
     int rc = stitch_task_load(c->ctx, c->o.task, task, &err);
     return rc ? cli_fail(c, "task", rc, err) : 0;

@@ -1,65 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * stitch: the command line.
+ * stitch: the command line as a program.
  */
-#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
 
-/* Signal handlers have no other way to reach it. */
-static stitch_cancel *on_signal;
-
-static void handle_signal(int number)
+/* Parsing reorders arguments and cuts some in pieces: a Python process gets them as they were. */
+static char **copy_arguments(int argc, char **argv)
 {
-    stitch_cancel_trigger(on_signal);
-    signal(number, SIG_DFL); /* the second one ends the process */
-}
+    char **copy = calloc((size_t)argc + 1, sizeof(*copy));
 
-static void on_log(int level, const char *message, void *userdata)
-{
-    cli *c = userdata;
-    cli_clear(c);
-    fprintf(stderr, "%s%s\n", level <= STITCH_LOG_WARN ? "stitch: " : "  ", message);
+    for (int i = 0; copy && i < argc; i++) {
+        if (!(copy[i] = strdup(argv[i])))
+            return NULL; /* the process ends */
+    }
+    return copy;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int (*run)(cli *);
-    } commands[] = {{"run", cli_run},     {"verify", cli_verify},   {"profile", cli_profile},
-                    {"admit", cli_admit}, {"compile", cli_compile}, {"doctor", cli_doctor}};
-    cli c = {0};
-    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
-    stitch_error *err = NULL;
-    int code = cli_parse(&c.o, argc, argv), rc;
+    cli c = {.started_ns = cli_now_ns(), .terminal = isatty(STDERR_FILENO)};
+    char **copy = copy_arguments(argc, argv);
+    int code = copy ? cli_parse(&c.o, argc, argv) : cli_fail(&c, "start", STITCH_E_NOMEM, NULL);
 
     if (code)
-        return code < 0 ? EXIT_OK : code;
-    c.started_ns = cli_now_ns();
-    c.terminal = isatty(STDERR_FILENO);
-    if ((rc = stitch_cancel_new(&c.cancel)) != STITCH_OK)
-        return cli_fail(&c, "start", rc, NULL);
-    on_signal = c.cancel;
-    signal(SIGINT, handle_signal);
-    signal(SIGTERM, handle_signal);
-    o.device = c.o.device;
-    o.cache_dir = c.o.cache_dir;
-    o.log = on_log;
-    o.log_userdata = &c;
-    o.log_level = c.o.verbose ? STITCH_LOG_DEBUG : c.o.quiet ? STITCH_LOG_ERROR : STITCH_LOG_WARN;
-    if ((rc = stitch_context_new(&c.ctx, &o, &err)) != STITCH_OK) {
-        code = cli_fail(&c, "start", rc, err);
-    } else {
-        for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-            if (strcmp(commands[i].name, c.o.command) == 0)
-                code = commands[i].run(&c);
-        }
-        cli_clear(&c);
-    }
-    stitch_context_free(c.ctx);
-    stitch_cancel_free(c.cancel);
+        code = code < 0 ? EXIT_OK : code;
+    else
+        code = cli_needs_python(&c) ? cli_start_python(&c, copy) : cli_command(&c);
+    for (int i = 0; copy && i < argc; i++)
+        free(copy[i]);
+    free(copy);
     return code;
 }

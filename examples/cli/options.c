@@ -39,10 +39,18 @@ static const char help_main[] =
     "  4    the model failed: endpoint, credentials, budget, recording\n"
     "  130  interrupted (Ctrl-C ends a run after the call in progress and reports what there is)\n";
 
+/* Of every command that takes a task. */
+#define HELP_PYTHON                                                                                                    \
+    "\n"                                                                                                               \
+    "A task can be a PyTorch module: FILE.py with Model, get_inputs() and get_init_inputs(), as KernelBench has "      \
+    "them.\n"                                                                                                          \
+    "It is imported, with your rights, in a Python process that runs the command: --python PYTHON, else\n"             \
+    "$STITCH_PYTHON, else python3 on PATH; with PyTorch (docs/python.md, \"From the command line\").\n"
+
 static const char help_run[] =
-    "usage: stitch run --task TASK.json --model MODEL [OPTIONS]\n"
+    "usage: stitch run --task TASK --model MODEL [OPTIONS]\n"
     "\n"
-    "  --task FILE        what to compute (docs/task-format.md)\n"
+    "  --task FILE        what to compute: a JSON file (docs/task-format.md), or a PyTorch module\n"
     "  --model MODEL      who writes: https://HOST/v1#NAME (OpenAI-compatible; key in $STITCH_API_KEY or "
     "$OPENAI_API_KEY),\n"
     "                     replay:FILE, replay-strict:FILE (recorded replies), relay:FOLDER (you or another program "
@@ -60,11 +68,10 @@ static const char help_run[] =
     "  --candidates N     ask for N programs at once, keep the best (1)\n"
     "  --target X         stop at a speed-up of X\n"
     "  --budget-tokens N, --budget-cost X\n"
-    "  --trials N, --iterations N, --seed N, --where W   as for verify\n"
-    "\n"
+    "  --trials N, --iterations N, --seed N, --where W   as for verify\n" HELP_PYTHON "\n"
     "Example: stitch run --task examples/tasks/gpt_block/task.json --model replay:examples/replies/gpt_block.jsonl\n";
 
-static const char help_verify[] = "usage: stitch verify --task TASK.json (PROGRAM.stitch | --reply REPLY.md | --source "
+static const char help_verify[] = "usage: stitch verify --task TASK (PROGRAM.stitch | --reply REPLY.md | --source "
                                   "X.cu --plan X.json) [OPTIONS]\n"
                                   "\n"
                                   "  --trials N       correctness trials with fresh inputs (5)\n"
@@ -74,10 +81,10 @@ static const char help_verify[] = "usage: stitch verify --task TASK.json (PROGRA
                                   "it does hurts\n"
                                   "                   nobody), here (this process), auto (worker on a GPU, here on "
                                   "the simulator)\n"
-                                  "  -o, --out FILE   save the program with its compiled code\n";
+                                  "  -o, --out FILE   save the program with its compiled code\n" HELP_PYTHON;
 
 static const char help_profile[] =
-    "usage: stitch profile TASK.json [PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json] [OPTIONS]\n"
+    "usage: stitch profile TASK [PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json] [OPTIONS]\n"
     "\n"
     "Verifies a program and says what bounds it, which lines its warps wait at, and what to change, most gain first\n"
     "(docs/profile.md). Without a program: the same of what the task is measured against. A simulated device counts\n"
@@ -88,25 +95,25 @@ static const char help_profile[] =
     "  --trace FILE     the timeline of one run for ui.perfetto.dev; the program runs in this process for it\n"
     "  --html FILE      a report to read in a browser\n"
     "  --json           the profile as JSON\n"
-    "  --trials N, --iterations N, --seed N, --where W   as for verify\n";
+    "  --trials N, --iterations N, --seed N, --where W   as for verify\n" HELP_PYTHON;
 
 static const char help_admit[] =
-    "usage: stitch admit --task TASK.json [OPTIONS]\n"
+    "usage: stitch admit TASK [OPTIONS]\n"
     "\n"
     "Runs the task's reference and asks which wrong answers its tolerance would take for right: zeros, means, the\n"
     "output for other inputs, the inputs, elements in another order; and which inputs and weights matter at all\n"
     "(docs/task-format.md, \"Degenerate tasks\").\n"
     "\n"
     "  --runs N         at most N runs of the reference, at least 4 (8 + the number of inputs)\n"
-    "  --seed N         repeat an admission's contents\n";
+    "  --seed N         repeat an admission's contents\n" HELP_PYTHON;
 
 static const char help_compile[] =
-    "usage: stitch compile [--task TASK.json] (PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json) "
+    "usage: stitch compile [--task TASK] (PROGRAM.stitch | --reply REPLY.md | --source X.cu --plan X.json) "
     "[OPTIONS]\n"
     "\n"
     "  --task FILE      validate against this task first (needed for programs that were not saved with an interface)\n"
     "  --arch ARCH      sm_90a, sm_80, ... (default: the device's)\n"
-    "  -o, --out FILE   save the program with its compiled code\n";
+    "  -o, --out FILE   save the program with its compiled code\n" HELP_PYTHON;
 
 static const char help_doctor[] =
     "usage: stitch doctor [--json]\n\nPrints what was found, in which version, and what to do about what is missing.\n";
@@ -141,6 +148,7 @@ enum {
     OPT_SOURCE,
     OPT_PLAN,
     OPT_ARCH,
+    OPT_PYTHON,
 };
 
 static const struct option long_options[] = {
@@ -177,6 +185,7 @@ static const struct option long_options[] = {
     {"source", required_argument, NULL, OPT_SOURCE},
     {"plan", required_argument, NULL, OPT_PLAN},
     {"arch", required_argument, NULL, OPT_ARCH},
+    {"python", required_argument, NULL, OPT_PYTHON},
     {NULL, 0, NULL, 0},
 };
 
@@ -270,6 +279,7 @@ static bool apply(cli_options *o, int option, char *value)
     case OPT_SOURCE: o->source = value; return true;
     case OPT_PLAN: o->plan_file = value; return true;
     case OPT_ARCH: o->arch = value; return true;
+    case OPT_PYTHON: o->python = value; return *value;
     case OPT_FULL: o->full = true; return true;
     case OPT_METRICS: return take_names(value, o);
     case OPT_TRACE: o->trace = value; return true;
@@ -321,7 +331,7 @@ static int check_inputs(const cli_options *o)
     if ((is(o, "verify") || is(o, "admit")) && !o->task)
         return usage(o->command, "--task is needed", NULL);
     if (is(o, "profile") && !o->task)
-        return usage(o->command, "TASK.json is needed", NULL);
+        return usage(o->command, "TASK is needed", NULL);
     if ((is(o, "verify") || is(o, "compile") || optional) &&
         (given > 1 || (!given && !optional) || !o->source != !o->plan_file))
         return usage(o->command, "give one of PROGRAM, --reply, or --source with --plan", NULL);
@@ -368,7 +378,7 @@ int cli_parse(cli_options *o, int argc, char **argv)
         if (!apply(o, option, optarg))
             return usage(o->command, "not a valid value", optarg);
     }
-    if (optind < argc && is(o, "profile") && !o->task)
+    if (optind < argc && (is(o, "profile") || is(o, "admit")) && !o->task)
         o->task = argv[optind++];
     if (optind < argc && (is(o, "verify") || is(o, "compile") || is(o, "profile")))
         o->program = argv[optind++];

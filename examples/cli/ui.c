@@ -86,11 +86,8 @@ static int exit_code(int status)
     }
 }
 
-int cli_fail(cli *c, const char *what, int status, stitch_error *err)
+int cli_fail_text(cli *c, const char *what, int status, const char *message, const char *details)
 {
-    const char *message = err ? stitch_error_message(err) : stitch_status_text(status);
-    const char *details = err ? stitch_error_details(err) : "";
-
     cli_clear(c);
     fprintf(stderr, "stitch: %s: %s\n", what, message);
     if (*details && !c->o.quiet)
@@ -100,8 +97,15 @@ int cli_fail(cli *c, const char *what, int status, stitch_error *err)
         cli_emit(c, json_pack("{s:s, s:o*, s:s, s:o*, s:o*}", "event", "error", "what", json_string(what), "status",
                               stitch_status_name(status), "message", json_string(message), "details",
                               json_string(details)));
-    stitch_error_free(err);
     return exit_code(status);
+}
+
+int cli_fail(cli *c, const char *what, int status, stitch_error *err)
+{
+    int code = cli_fail_text(c, what, status, err ? stitch_error_message(err) : stitch_status_text(status),
+                             err ? stitch_error_details(err) : "");
+    stitch_error_free(err);
+    return code;
 }
 
 void cli_on_token(size_t request, int reasoning, const char *text, size_t len, void *userdata)

@@ -14,6 +14,7 @@ def main() -> int:
     except FileNotFoundError as e:
         print(f"stitch: {e}", file=sys.stderr)
         return 127
+    os.environ.setdefault("STITCH_PYTHON", sys.executable)  # which runs tasks that are PyTorch modules
     os.execv(path, ["stitch", *sys.argv[1:]])
 
 

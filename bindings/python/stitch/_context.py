@@ -128,6 +128,14 @@ class Context(Handle):
         self._models: Dict[Role, "Model"] = {}
         self._device: Optional[DeviceInfo] = None
 
+    @classmethod
+    def _borrowed(cls, address: int) -> "Context":
+        """A context that belongs to somebody else, who frees it after this one is closed."""
+        self = cls.__new__(cls)
+        Handle.__init__(self, Ref(address, None))
+        self._models, self._device = {}, None
+        return self
+
     def close(self) -> None:
         """Closes everything made from the context, then the context. BusyError, with nothing closed, while a call uses
         any of it."""
