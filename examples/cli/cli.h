@@ -55,7 +55,7 @@ typedef struct cli_loading {
     int32_t reserved;
     stitch_task *task;  /* made, until unload() */
     char message[4096]; /* of a failure, as those of stitch_error */
-    char details[16384];
+    char details[16384]; /* also what the reference raised later */
 } cli_loading;
 
 /* The Python process that the command line runs in; the same there. */

@@ -41,6 +41,8 @@ static int load_module(cli *c, stitch_task **task)
 void cli_free_task(cli *c, stitch_task *task)
 {
     if (task && c->loading && c->loading->task == task) {
+        if (*c->loading->details) /* a failure that a report has told, without this */
+            cli_say(c, "%s: %s", c->o.task, c->loading->details);
         c->host->unload(c->loading);
         free(c->loading);
         c->loading = NULL;

@@ -102,8 +102,14 @@ int cli_fail_text(cli *c, const char *what, int status, const char *message, con
 
 int cli_fail(cli *c, const char *what, int status, stitch_error *err)
 {
-    int code = cli_fail_text(c, what, status, err ? stitch_error_message(err) : stitch_status_text(status),
-                             err ? stitch_error_details(err) : "");
+    const char *details = err ? stitch_error_details(err) : "";
+    int code;
+
+    if (c->loading && !*details)
+        details = c->loading->details; /* what the task's reference raised, if it did */
+    code = cli_fail_text(c, what, status, err ? stitch_error_message(err) : stitch_status_text(status), details);
+    if (c->loading)
+        *c->loading->details = 0;
     stitch_error_free(err);
     return code;
 }

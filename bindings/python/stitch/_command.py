@@ -80,8 +80,8 @@ def _torch() -> Any:
 
 def _where(exception: BaseException, path: str) -> str:
     """The traceback of what a file raised, from the file on."""
-    step = exception.__traceback__
-    while step is not None and step.tb_frame.f_code.co_filename != path:
+    step, file = exception.__traceback__, os.path.abspath(path)
+    while step is not None and step.tb_frame.f_code.co_filename != file:
         step = step.tb_next
     return "".join(traceback.format_exception(type(exception), exception, step))
 
@@ -120,9 +120,9 @@ class Command:
         self._said = len(self._task.notes)
 
     def _raised(self, unraisable: Any) -> None:
-        """What the reference or a baseline raised: the call that it came from is the command line's, in C."""
-        path = os.fsdecode(self._loading.path) if self._loading is not None else ""
-        self._say("stitch: " + _where(unraisable.exc_value, path).rstrip())
+        """What the reference raised: the call that it came from is the command line's, in C, which shows it."""
+        if self._loading is not None and not self._loading.details:
+            self._loading.details = _clip(_where(unraisable.exc_value, os.fsdecode(self._loading.path)), 16384)
 
     def _c_load(self) -> Any:
         def load(pointer: Any) -> int:
