@@ -208,7 +208,8 @@ def test_wheel_carries_everything():
         re.search(r"^Tag: (.*)$", tag, re.MULTILINE).group(1)
     ), tag
     assert "licenses/LICENSE" in info, info
-    assert "stitch/lib/libstitch.so.0" in modes and "stitch/lib/libstitch-sim.so" in modes, modes
+    for name in ("libstitch.so.0", "libstitch-sim.so", "stitch-cli.so"):
+        assert "stitch/lib/" + name in modes, modes
     for name in ("stitch-worker", "stitch"):
         assert modes["stitch/lib/" + name] & 0o111, name
     others = [name for name in modes if not name.startswith("stitch/") and ".dist-info/" not in name]
@@ -293,6 +294,21 @@ def test_command_line_is_there():
         "2",
     ]
     run(*verify, "--source", "right.cu", "--plan", "plan.json", cwd=work)
+
+
+def test_command_line_runs_in_its_own_python():
+    """A task that is a PyTorch module, which this environment does not have; here another module has its name."""
+    environment, work = Made.need("environment"), Made.path("work")
+    os.makedirs(os.path.join(work, "modules", "torch"))
+    for name, text in (("model.py", ""), ("modules/torch/__init__.py", "__version__ = '1.0'\n")):
+        with open(os.path.join(work, name), "w", encoding="ascii") as f:
+            f.write(text)
+    env = clean_environment(PYTHONPATH=os.path.join(work, "modules"))
+    for command in ([environment + "/bin/stitch"], [environment + "/bin/python", "-m", "stitch"]):
+        admit = [*command, "admit", "model.py", "--device", "sim:sm_90a"]
+        done = subprocess.run(admit, cwd=work, env=env, check=False, capture_output=True, text=True)
+        assert done.returncode == 2 and environment + "/bin/python" in done.stderr, done.stderr
+        assert "has PyTorch 1.0; 2.5 or later is needed" in done.stderr, done.stderr
 
 
 def test_import_brings_nothing_large():
