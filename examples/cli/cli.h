@@ -53,8 +53,8 @@ typedef struct cli_loading {
     void *cli;
     int32_t timed; /* baselines will be timed: what torch.compile has to do for them is done now */
     int32_t reserved;
-    stitch_task *task;  /* made, until unload() */
-    char message[4096]; /* of a failure, as those of stitch_error */
+    stitch_task *task;   /* made, until unload() */
+    char message[4096];  /* of a failure, as those of stitch_error */
     char details[16384]; /* also what the reference raised later */
 } cli_loading;
 

@@ -34,7 +34,7 @@ static const char help_main[] =
     "Exit codes\n"
     "  0    done; for run, verify and profile: the program is correct (and reached --target, if given)\n"
     "  1    no correct program, or the target was missed; for admit: the task is degenerate\n"
-    "  2    bad arguments or bad input\n"
+    "  2    bad arguments or bad input; for tasks in Python: no Python with PyTorch\n"
     "  3    no device, a missing library, or a device fault\n"
     "  4    the model failed: endpoint, credentials, budget, recording\n"
     "  130  interrupted (Ctrl-C ends a run after the call in progress and reports what there is)\n";

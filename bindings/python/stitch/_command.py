@@ -166,6 +166,8 @@ class Command:
         self._said = 0
         self._say_notes()
         if loading.timed:
+            if any(bridge.BASELINES[name][1] for name, _ in task.baselines):
+                self._say("torch.compile makes the baselines ready ...")
             task.warm()
             self._say_notes()
         loading.task = task._ref.pointer
