@@ -52,7 +52,7 @@ def usage():
                              (["compile", "--source", SOURCE], 2, "--plan"), (["admit"], 2, "--task is needed"), (["help", "admit"], 0, "--runs"),
                              (["admit", "--task", TASK, "x"], 2, "unexpected"), (["admit", "--task", TASK, "--runs", "0"], 2, "not a valid value"),
                              (["verify", "--task", TASK, "--where", "elsewhere", "x.stitch"], 2, "not a valid value"), (["verify", "--where"], 2, "where"),
-                             (["run", "--task", TASK, "--model", "x", "--where", ""], 2, "not a valid value"), (["help", "verify"], 0, "--where"), (["profile"], 2, "TASK.json is needed"), (["help", "profile"], 0, "--metrics"),
+                             (["run", "--task", TASK, "--model", "x", "--where", ""], 2, "not a valid value"), (["help", "verify"], 0, "--where"), (["profile"], 2, "TASK is needed"), (["help", "profile"], 0, "--metrics"),
                              (["profile", TASK, "a", "b"], 2, "unexpected"), (["profile", TASK, "--source", SOURCE], 2, "--plan"),
                              (["profile", TASK, "--trace", "x.json"], 2, "--trace needs a program"), (["profile", TASK, "x", "--metrics", ","], 2, "not a valid value"),
                              (["profile", TASK, "x", "--metrics", ",".join("m%d" % i for i in range(65))], 2, "not a valid value")):
