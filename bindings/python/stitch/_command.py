@@ -28,6 +28,7 @@ from ctypes import (
 from typing import Any, List, Optional
 
 from ._context import Context
+from ._core import _Unraisable as Unraisable
 from ._errors import NoDeviceError, NotFoundError, Status, StitchError
 from ._library import lib
 
@@ -102,6 +103,7 @@ class Command:
         self._ctx: Optional[Context] = None
         self._said = 0  # of the task's notes
         self._loading: Any = None
+        self._interrupted = False
 
     def run(self, arguments: List[str]) -> int:
         """As the program `stitch` with these arguments, the program's name included; its exit code."""
@@ -109,6 +111,11 @@ class Command:
         sys.unraisablehook = self._raised
         raw = [os.fsencode(argument) for argument in arguments]
         return int(self._library.stitch_cli_main(len(raw), (c_char_p * (len(raw) + 1))(*raw, None), byref(self._host)))
+
+    def _interrupt(self, *_: Any) -> None:
+        """Noted, too: imports run code that swallows exceptions, this one included."""
+        self._interrupted = True
+        raise KeyboardInterrupt
 
     def _say(self, line: str) -> None:
         if self._loading is not None:
@@ -121,7 +128,10 @@ class Command:
 
     def _raised(self, unraisable: Any) -> None:
         """What the reference raised: the call that it came from is the command line's, in C, which shows it."""
-        if self._loading is not None and not self._loading.details:
+        if not isinstance(unraisable, Unraisable):
+            if not self._interrupted:
+                sys.__unraisablehook__(unraisable)
+        elif unraisable.exc_value is not None and self._loading is not None and not self._loading.details:
             self._loading.details = _clip(_where(unraisable.exc_value, os.fsdecode(self._loading.path)), 16384)
 
     def _c_load(self) -> Any:
@@ -130,27 +140,31 @@ class Command:
             path = os.fsdecode(loading.path)
             try:
                 # Ctrl-C ends what Python does; the command line takes the signals back.
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-                signal.signal(signal.SIGTERM, signal.default_int_handler)
+                signal.signal(signal.SIGINT, self._interrupt)
+                signal.signal(signal.SIGTERM, self._interrupt)
                 self._load(loading, path)
+                if self._interrupted:
+                    raise KeyboardInterrupt
                 return 0
-            except KeyboardInterrupt:
-                self._close()
-                return int(Status.E_CANCELLED)
-            except StitchError as e:
-                self._close()
-                loading.message = _clip(e.message, 4096)
-                details = _where(e.__cause__, path) if e.__cause__ is not None else e.details
-                loading.details = _clip(details, 16384)
-                return int(e.status)
             except BaseException as e:  # pylint: disable=broad-except
                 self._close()
-                text = str(e).splitlines()[0] if str(e) else ""
-                loading.message = _clip(f"{path}: {type(e).__name__}: {text}", 4096)
-                loading.details = _clip(_where(e, path), 16384)
-                return int(Status.E_INTERNAL)
+                if self._interrupted:
+                    return int(Status.E_CANCELLED)
+                return self._explain(loading, path, e)
 
         return _load_type(load)
+
+    @staticmethod
+    def _explain(loading: Any, path: str, e: BaseException) -> int:
+        """A failure for the command line."""
+        status, details = Status.E_INTERNAL, ""
+        text = f"{path}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"
+        if isinstance(e, StitchError):
+            status, text, details = e.status, e.message, e.details
+        cause = e.__cause__ if isinstance(e, StitchError) else e
+        loading.message = _clip(text, 4096)
+        loading.details = _clip(details if cause is None else _where(cause, path), 16384)
+        return int(status)
 
     def _load(self, loading: Any, path: str) -> None:
         if not os.path.isfile(path):  # before PyTorch is imported, which takes seconds
