@@ -186,6 +186,7 @@ typedef struct stitch__record_reader {
     stitch__timeline *timeline;
     uint64_t began;          /* CUPTI's clock, ns */
     uint64_t lost_buffers;   /* requests that could not be answered */
+    bool graphs;             /* a graph was traced, whether its records were kept or not */
     uint32_t calls[2][2048]; /* name + 1 of a call by API (driver, runtime) and number */
 } stitch__record_reader;
 

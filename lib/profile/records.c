@@ -135,6 +135,7 @@ int stitch__records_name_calls(stitch__record_reader *r)
         e->name = names[e->name];
         if (strstr(t->names[e->name].symbol, "GraphLaunch"))
             e->kind = STITCH_TRACE_GRAPH_LAUNCH;
+        r->graphs |= e->kind == STITCH_TRACE_GRAPH_LAUNCH;
     }
     stitch_free(names);
     return rc;
@@ -176,6 +177,7 @@ static void read_one(stitch__record_reader *r, const stitch__cupti_record *recor
     }
     if (!inside)
         return;
+    r->graphs |= e.graph || e.graph_node;
     if (!e.timed)
         t->incomplete++;
     if (!e.timed && !(STITCH__TRACE_ON_DEVICE >> e.kind & 1))

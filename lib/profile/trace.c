@@ -387,15 +387,6 @@ static int wait_for_device(stitch_trace *trace, stitch_error **err)
     return rc;
 }
 
-static void note_graphs(const stitch__timeline *t)
-{
-    for (size_t i = 0; i < t->count; i++)
-        if (t->events[i].graph || t->events[i].graph_node || t->events[i].kind == STITCH_TRACE_GRAPH_LAUNCH) {
-            stitch__exclusive_note_graph();
-            return;
-        }
-}
-
 /* Ends the recording; the timeline is finished afterwards, whatever the result. */
 static int stop(stitch_trace *trace, bool wait, stitch_error **err)
 {
@@ -409,9 +400,10 @@ static int stop(stitch_trace *trace, bool wait, stitch_error **err)
     rc = rc ? rc : gone;
     trace->ended = true;
     trace->timeline.dropped += trace->reader.lost_buffers;
-    note_graphs(&trace->timeline);
-    if (stitch__records_name_calls(&trace->reader) == STITCH_OK &&
-        stitch__timeline_finish(&trace->timeline) == STITCH_OK)
+    int finished = stitch__records_name_calls(&trace->reader);
+    if (trace->reader.graphs)
+        stitch__exclusive_note_graph();
+    if (!finished && stitch__timeline_finish(&trace->timeline) == STITCH_OK)
         return rc;
     stitch__timeline_free(&trace->timeline); /* without names nothing of it can be shown */
     return rc ? rc : stitch__err_nomem(trace->ctx, err);

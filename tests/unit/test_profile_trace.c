@@ -9,6 +9,7 @@
 #include "check.h"
 #include "cupti_layout.h"
 #include "fake_cupti.h"
+#include "profile/exclusive.h"
 #include "profile/profile.h"
 
 typedef struct meter {
@@ -91,6 +92,30 @@ static void add_work(void)
     fake_cupti_add_call(STITCH__CUPTI_KIND_DRIVER, 0, 1000500, 1000600, 5, 1);
     fake_cupti_add_call(STITCH__CUPTI_KIND_DRIVER, 3, 1005500, 1005600, 5, 2);
     fake_cupti_add_call(STITCH__CUPTI_KIND_RUNTIME, 77, 1005500, 1005700, 6, 3);
+}
+
+/* Whether their records fit into the trace or not. The first test: it is remembered for the whole process. */
+TEST(graphs_are_remembered)
+{
+    stitch__cupti_memset m = {.kind = STITCH__CUPTI_KIND_MEMSET, .bytes = 64, .graph_node = 9, .graph = 3};
+    stitch_trace_options o = STITCH_TRACE_OPTIONS_INIT;
+    begin_fresh();
+    o.max_records = 1;
+    for (int graph = 0; graph < 2; graph++) {
+        CHECK(!stitch__exclusive_graph_traced());
+        CHECK_OK(stitch__trace_start(ctx, &cupti, NULL, &o, &trace, &err));
+        fake_cupti_add_kernel("a", 1001000, 1002000, 1);
+        m.start = 1003000;
+        m.end = 1004000;
+        m.graph = graph ? 3 : 0;
+        m.graph_node = graph ? 9 : 0;
+        fake_cupti_add(&m);
+        CHECK_OK(stitch_trace_end(trace, &err));
+        CHECK_INT(stitch__trace_timeline(trace)->count, 1);
+        stitch_trace_free(trace);
+        trace = NULL;
+    }
+    CHECK(stitch__exclusive_graph_traced());
 }
 
 /* No record kind is on, nobody is subscribed, no buffer is out, and a trace can be made. */
@@ -719,9 +744,9 @@ TEST(kind_names)
     CHECK_INT(o.struct_size, sizeof(o));
 }
 
-TEST_MAIN(RUN(records_and_results), RUN(struct_sizes), RUN(flags_leave_kinds_out), RUN(another_tool_holds_cupti),
-          RUN(one_trace_a_process), RUN(versions), RUN(every_error_in_every_function), RUN(advice),
-          RUN(a_kind_that_is_not_there), RUN(odd_records), RUN(buffers_of_odd_sizes), RUN(dropped_records),
+TEST_MAIN(RUN(graphs_are_remembered), RUN(records_and_results), RUN(struct_sizes), RUN(flags_leave_kinds_out),
+          RUN(another_tool_holds_cupti), RUN(one_trace_a_process), RUN(versions), RUN(every_error_in_every_function),
+          RUN(advice), RUN(a_kind_that_is_not_there), RUN(odd_records), RUN(buffers_of_odd_sizes), RUN(dropped_records),
           RUN(buffers_that_come_late_or_are_not_ours), RUN(threads_share_a_trace), RUN(threads_race_for_a_trace),
           RUN(buffers_come_back_while_traces_come_and_go), RUN(no_memory), RUN(a_thousand_traces_leak_nothing),
           RUN(the_real_library_answers), RUN(no_library), RUN(kind_names))
