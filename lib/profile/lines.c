@@ -331,22 +331,23 @@ static int read_functions(stitch__lines *l, const stitch__elf *e, const stitch__
                           const stitch__section *strings)
 {
     size_t count = (size_t)(symtab->size / 24), n = 0;
+    bool there = stitch__elf_holds(e, strings->offset, strings->size);
+    size_t size = there ? (size_t)strings->size : 0;
+    /* Once for all names: any number of symbols can have the same long one. */
+    char *text = stitch__arena_alloc(&l->arena, size + 1);
     for (size_t i = 0; i < count; i++)
         n += stitch__elf_symbol(e, symtab, i).type == STITCH__ELF_FUNC;
     l->functions = stitch__arena_array(&l->arena, n + 1, sizeof(*l->functions));
-    if (!l->functions)
+    if (!l->functions || !text)
         return STITCH_E_NOMEM;
+    memcpy(text, e->data + (there ? strings->offset : 0), size);
     for (size_t i = 0; i < count; i++) {
         stitch__symbol s = stitch__elf_symbol(e, symtab, i);
-        const char *name = s.type == STITCH__ELF_FUNC ? stitch__elf_string(e, strings, s.name) : NULL;
-        if (!name || !*name || !s.section || s.section >= e->shnum)
+        const char *name = s.type == STITCH__ELF_FUNC && s.name < size ? text + s.name : "";
+        if (!*name || !s.section || s.section >= e->shnum)
             continue;
-        function *f = &l->functions[l->function_count];
-        *f = (function){stitch__arena_strdup(&l->arena, name), s.value, s.section, (uint32_t)i,
-                        s.other & STITCH__ELF_ENTRY};
-        if (!f->name)
-            return STITCH_E_NOMEM;
-        l->function_count++;
+        l->functions[l->function_count++] =
+            (function){name, s.value, s.section, (uint32_t)i, s.other & STITCH__ELF_ENTRY};
     }
     return STITCH_OK;
 }

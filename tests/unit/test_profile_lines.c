@@ -111,6 +111,68 @@ TEST(what_is_no_cubin)
     }
 }
 
+static size_t allowed; /* bytes */
+
+static void *take_alloc(size_t size, void *userdata)
+{
+    if (size > allowed)
+        return NULL;
+    allowed -= size;
+    return malloc(size);
+}
+
+static void *take_realloc(void *ptr, size_t size, void *userdata)
+{
+    return realloc(ptr, size);
+}
+
+static void take_free(void *ptr, void *userdata)
+{
+    free(ptr);
+}
+
+/* Symbols that all have the same long name cost its length once, and so do bytes without an end. */
+TEST(many_functions_of_one_long_name)
+{
+    static const stitch_allocator allocator = {sizeof(allocator), take_alloc, take_realloc, take_free, NULL};
+    enum { SYMBOLS = 1 << 12, NAME = 1 << 18, TABLE = 64 + 4 * 64, STRINGS = TABLE + SYMBOLS * 24 };
+    unsigned char *data = calloc(1, STRINGS + NAME);
+    line_cubin head = {.size = 0};
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_context *metered = NULL;
+    stitch__lines *l = NULL;
+    const char *why;
+    stitch__place p;
+    CHECK(data);
+    allowed = 1 << 22; /* a hundredth of what a copy for each would take */
+    o.device = "none";
+    o.cache_dir = "";
+    o.allocator = &allocator;
+    CHECK_OK(stitch_context_new(&metered, &o, &err));
+    memcpy(head.data, "\177ELF\2\1\1", 7);
+    lt_set(&head, 18, 190, 2);
+    lt_set(&head, 40, 64, 8);
+    lt_set(&head, 58, 64, 2);
+    lt_set(&head, 60, 4, 2);
+    lt_set(&head, 62, 3, 2);
+    lt_section(&head, 1, 0, 2, TABLE, SYMBOLS * 24, 3, 0, 24);
+    lt_section(&head, 3, 0, 3, STRINGS, NAME, 0, 0, 0);
+    memcpy(data, head.data, TABLE);
+    for (size_t i = 0; i < SYMBOLS; i++) {
+        data[TABLE + i * 24 + 4] = 0x12;
+        data[TABLE + i * 24 + 6] = 2;
+    }
+    memset(data + STRINGS, 'n', NAME);
+    for (int ended = 1; ended >= 0; ended--) {
+        data[STRINGS + NAME - 1] = ended ? 0 : 'n';
+        CHECK_INT(stitch__lines_read(metered, data, STRINGS + NAME, &l, &why), STITCH_OK);
+        CHECK(stitch__lines_find(l, SYMBOLS - 1, "", 0, &p));
+        stitch__lines_free(l);
+    }
+    stitch_context_free(metered);
+    free(data);
+}
+
 static void read_any(const void *data, size_t size)
 {
     static const char *const names[] = {"first", "first$callee", "second", "one", "two", "no_table"};
@@ -301,9 +363,15 @@ static int finish(int rc)
     return rc;
 }
 
-static const check_test tests[] = {
-    RUN(rows_and_inlined_functions), RUN(the_source_of_other_compilers), RUN(what_is_no_cubin),    RUN(damage),
-    RUN(what_the_compiler_makes),    RUN(cupti_says_the_same),           RUN(damage_to_real_ones), RUN(text_of_lines)};
+static const check_test tests[] = {RUN(rows_and_inlined_functions),
+                                   RUN(the_source_of_other_compilers),
+                                   RUN(what_is_no_cubin),
+                                   RUN(damage),
+                                   RUN(many_functions_of_one_long_name),
+                                   RUN(what_the_compiler_makes),
+                                   RUN(cupti_says_the_same),
+                                   RUN(damage_to_real_ones),
+                                   RUN(text_of_lines)};
 
 int main(int argc, char **argv)
 {
