@@ -206,14 +206,23 @@ int stitch__worker_call(stitch__worker *w, const stitch__scope *scope, const sti
     return stitch__worker_receive(w, scope, q, start, blame, reply, err);
 }
 
-int stitch__worker_alive(stitch__worker *w, const stitch__scope *scope, int op, stitch_error **err)
+bool stitch__worker_quiet(const stitch__worker *w)
 {
     struct pollfd p = {w->channel.fd, POLLIN, 0};
+    int ready;
 
+    do
+        ready = poll(&p, 1, 0);
+    while (ready < 0 && errno == EINTR); /* also without a wait, where the host's signals come often */
+    return ready == 0;
+}
+
+int stitch__worker_alive(stitch__worker *w, const stitch__scope *scope, int op, stitch_error **err)
+{
     if (w->lost)
         return stitch__err(w->ctx, err, STITCH_E_STATE, "there is no worker any more: %s",
                            w->why_lost ? w->why_lost : "it was lost");
-    if (poll(&p, 1, 0) == 0) /* its end would be readable */
+    if (stitch__worker_quiet(w))
         return STITCH_OK;
     return unanswered(w, scope, op, STITCH_E_IO, NULL, NULL, err);
 }

@@ -64,6 +64,8 @@ int stitch__worker_send(stitch__worker *w, const stitch__scope *scope, const sti
 int stitch__worker_receive(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int64_t start,
                            const stitch__blame *blame, stitch__reply *reply, stitch_error **err);
 
+/* Nothing is there to be read from it: no answer that nobody asked for, and not its end. */
+bool stitch__worker_quiet(const stitch__worker *w);
 /* After something was taken out of memory that it shares, without a request that would tell: STITCH_OK, or what a call
  * `op` of a worker that has died returns. */
 int stitch__worker_alive(stitch__worker *w, const stitch__scope *scope, int op, stitch_error **err);

@@ -3,7 +3,6 @@
  * Workers of a context. One of each role idles between verifications, ready for the next one; when one is lost, another
  * one starts in the background. More of a role exist only while several threads verify at once.
  */
-#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -84,8 +83,7 @@ static int make_pool(stitch_context *ctx, void **state, stitch_error **err)
 /* It still lives, and nothing has come from it that nobody asked for. */
 static bool sound(stitch__worker *w)
 {
-    struct pollfd p = {w->channel.fd, POLLIN, 0};
-    return !w->lost && !stitch__process_ended(&w->process, 0) && (!w->greeted || poll(&p, 1, 0) == 0);
+    return !w->lost && !stitch__process_ended(&w->process, 0) && (!w->greeted || stitch__worker_quiet(w));
 }
 
 static stitch__worker *take_idle(stitch__worker_pool *p, const char *path, uint32_t sandbox,
