@@ -132,8 +132,10 @@ static CUresult make(stitch__device *dev, size_t bytes, const char *name, CUmemG
     CUresult r;
 
     *out = 0;
-    if (bytes > SIZE_MAX / 4)
+    if (bytes > SIZE_MAX / 4) {
+        unmap(dev, &b);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     b.mapped_bytes = round_up(room, g->page);
     b.reserved_bytes = b.mapped_bytes + 2 * g->page;
     snprintf(b.name, sizeof(b.name), "%s", name ? name : "a buffer");
@@ -292,7 +294,7 @@ void stitch__export_close(stitch__device *dev, stitch__export *e)
 }
 
 /* The other side maps the same pages with the same rule (make()), so that the buffer is at the same place in them. */
-bool stitch__export_make(stitch__device *dev, size_t bytes, stitch__export *out)
+bool stitch__export_make(stitch__device *dev, size_t bytes, CUstream stream, stitch__export *out)
 {
     const stitch__driver *drv = dev->drv;
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -319,6 +321,8 @@ bool stitch__export_make(stitch__device *dev, size_t bytes, stitch__export *out)
     else if (drv->MemMap(out->mapped, out->mapped_bytes, 0, out->handle, 0) == CUDA_SUCCESS) {
         out->ptr = out->mapped + out->mapped_bytes - room;
         made = drv->MemSetAccess(out->mapped, out->mapped_bytes, &access, 1) == CUDA_SUCCESS &&
+               drv->MemsetD8Async(out->mapped, 0, out->mapped_bytes, stream) == CUDA_SUCCESS &&
+               drv->StreamSynchronize(stream) == CUDA_SUCCESS &&
                drv->MemExportToShareableHandle(&out->fd, out->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
                    CUDA_SUCCESS;
     }

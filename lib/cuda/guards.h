@@ -32,9 +32,11 @@ typedef struct stitch__export {
     CUmemGenericAllocationHandle handle;
 } stitch__export;
 
-/* false: the device cannot, or there is no memory; *out is empty then. */
-bool stitch__export_make(stitch__device *dev, size_t bytes, stitch__export *out);
-void stitch__export_close(stitch__device *dev, stitch__export *e); /* an empty one is ignored */
+/* Filled with zeros, for the driver may give pages that this process has had before: the other one is not to read in
+ * them. `stream` is waited for. false: the device cannot, or there is no memory; *out is empty then. */
+bool stitch__export_make(stitch__device *dev, size_t bytes, CUstream stream, stitch__export *out);
+/* Nothing of this process uses it any more. An empty one is ignored. */
+void stitch__export_close(stitch__device *dev, stitch__export *e);
 /* The other side: a guarded buffer of `bytes` bytes on the memory behind `fd`, which stays the caller's. Released with
  * stitch__mem_free(). STITCH_E_UNSUPPORTED: no guards, or the driver cannot. */
 int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr *out,

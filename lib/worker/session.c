@@ -163,7 +163,7 @@ static int send_output(stitch__worker *w, const stitch__scope *scope, int set, s
     stitch__reply r;
     int rc;
 
-    if (!stitch__export_make(w->dev, (size_t)w->infos[index].bytes, e))
+    if (!stitch__export_make(w->dev, (size_t)w->infos[index].bytes, w->stream, e))
         return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "no memory can be shared");
     rc = stitch__worker_call(w, scope, &q, e->fd, NULL, &r, err);
     close(e->fd);
@@ -180,6 +180,10 @@ static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_e
 
     if (w->dev->info.simulated)
         return STITCH_OK;
+    if (w->dev->drv->StreamCreate(&w->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+        w->stream = NULL;
+        rc = STITCH_E_UNSUPPORTED;
+    }
     for (int set = 0; !rc && set < STITCH__SETS; set++) {
         w->exports[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->exports));
         if (!w->exports[set])
@@ -189,10 +193,6 @@ static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_e
         for (size_t i = 0; !rc && i < w->count; i++)
             if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
                 rc = send_output(w, scope, set, i, &why);
-    }
-    if (!rc && w->dev->drv->StreamCreate(&w->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-        w->stream = NULL;
-        rc = STITCH_E_UNSUPPORTED;
     }
     if (!rc)
         return STITCH_OK;
@@ -444,7 +444,12 @@ static int copy_outputs(stitch__worker *w, const stitch__scope *scope, int set, 
                 err, "copying output %s of a worker", w->infos[i].name);
     if (!rc)
         rc = stitch__stream_wait(w->dev, w->stream, scope, "copying outputs of a worker", err);
-    return rc ? rc : stitch__worker_alive(w, scope, STITCH__OP_WORKER_FETCH, err);
+    if (!rc)
+        return stitch__worker_alive(w, scope, STITCH__OP_WORKER_FETCH, err);
+    /* Copies that are on their way must not find either memory gone. They end, for what could hold them up does. */
+    stitch__worker_lose(w, "its outputs were not copied");
+    w->dev->drv->StreamSynchronize(w->stream);
+    return rc;
 }
 
 /* While one piece goes to the device here, the worker brings the next one. */
