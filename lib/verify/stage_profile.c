@@ -125,7 +125,7 @@ static int end(stitch__verify *v, int rc, int code, stitch_error **why, stitch_e
 
 int stitch__stage_profile(stitch__verify *v, stitch_error **err)
 {
-    profiling p = {.v = v, .scope = limited(v)};
+    profiling p = {.v = v};
     stitch__gpu_lock lock = STITCH__GPU_LOCK_INIT;
     char *unlocked = NULL;
     stitch_error *why = NULL, *cause = NULL;
@@ -134,6 +134,7 @@ int stitch__stage_profile(stitch__verify *v, stitch_error **err)
     if (v->options.profile == STITCH_PROFILE_NEVER)
         return stitch__stage_end(v, STITCH_STAGE_PROFILE, STITCH_STAGE_SKIPPED, "it was not asked for", err);
     rc = stitch__gpu_lock_take(v->dev, &v->scope, true, &lock, &unlocked, &cause);
+    p.scope = limited(v); /* from here on: others may have held the device for long */
     if (!rc)
         rc = profile(&p, &code, &why, &cause);
     stitch__gpu_lock_release(&lock);
