@@ -225,7 +225,7 @@ static int do_busy(server *s, exchange *x, const stitch__scope *scope)
     return STITCH_OK;
 }
 
-/* The names in a request, split in place: its text lies in the message, which is this worker's own. */
+/* The names in a request, in a copy of its text that lasts until the answer is written. */
 static int split_names(server *s, exchange *x, const char **names, size_t *count)
 {
     char *at;
@@ -248,7 +248,8 @@ static int split_names(server *s, exchange *x, const char **names, size_t *count
     return STITCH_OK;
 }
 
-/* What does not fit into a message goes without its last lines of source, which matter least. */
+/* What does not fit into a message goes without its last lines of source, which matter least, then without its last
+ * kernels. */
 static int put_facts(server *s, exchange *x, stitch__facts *f)
 {
     size_t lines = STITCH__FACTS_LINES;
@@ -259,8 +260,12 @@ static int put_facts(server *s, exchange *x, stitch__facts *f)
             return stitch__err_nomem(s->ctx, &x->err);
         if (x->text.len <= STITCH__WORKER_MAX_FACTS)
             break;
-        if (!lines)
+        if (!lines && !f->kernel_count)
             return stitch__err(s->ctx, &x->err, STITCH_E_LIMIT, "the profile is too large for a message");
+        if (!lines) {
+            f->kernels_left_out += f->kernel_count - f->kernel_count / 2;
+            f->kernel_count /= 2;
+        }
         lines /= 2;
         for (size_t i = 0; i < f->kernel_count; i++)
             if (f->kernels[i].line_count > lines)
