@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Workers of a context. One of each role idles between verifications, ready for the next one; when one is lost, another
- * one starts in the background. More of a role exist only while several threads verify at once.
+ * one starts in the background. More of a role exist only while several threads verify at once, and idle only while
+ * they take no other role's place.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -208,6 +209,31 @@ int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, cons
     return rc;
 }
 
+/* To a free place, or in place of one of a role that two of those who idle have. The pool's lock is held. */
+static void put_idle(stitch__worker_pool *p, stitch__worker *w)
+{
+    size_t at = MAX_IDLE;
+    bool other = true; /* nobody of its role idles */
+
+    for (size_t i = 0; i < MAX_IDLE; i++) {
+        if (!p->idle[i])
+            at = i;
+        else if (p->idle[i]->role == w->role)
+            other = false;
+    }
+    for (size_t i = 1; at == MAX_IDLE && other && i < MAX_IDLE; i++)
+        for (size_t k = 0; k < i; k++)
+            if (p->idle[k]->role == p->idle[i]->role)
+                at = i;
+    if (at == MAX_IDLE) {
+        discard(p, w);
+        return;
+    }
+    if (p->idle[at])
+        discard(p, p->idle[at]);
+    p->idle[at] = w;
+}
+
 void stitch__worker_release(stitch__worker *w, bool reusable)
 {
     stitch__worker_pool *p;
@@ -229,13 +255,7 @@ void stitch__worker_release(stitch__worker *w, bool reusable)
         discard(p, w);
         w = fresh;
     }
-    for (size_t i = 0; w && i < MAX_IDLE; i++) {
-        if (!p->idle[i]) {
-            p->idle[i] = w;
-            w = NULL;
-        }
-    }
     if (w)
-        discard(p, w);
+        put_idle(p, w);
     pthread_mutex_unlock(&p->lock);
 }
