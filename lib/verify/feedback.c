@@ -182,7 +182,7 @@ int stitch_report_feedback(const stitch_report *r, size_t max_bytes, char **text
         put_diags(&b, r, max_bytes / 4 * 3);
     if (!r->failed_stage)
         put_times(&b, r);
-    if (!r->failed_stage && r->profile && b.len < max_bytes)
+    if (!r->failed_stage && r->profile && b.len + 4 <= max_bytes) /* no bytes would be no limit */
         stitch__advice_write_text(r->profile->facts, &r->profile->advice, (max_bytes - b.len) / 4 * 3, &b);
     put_robust(&b, r);
     if (r->failed_stage != STITCH_STAGE_COMPILE)
