@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -571,6 +572,76 @@ TEST(profilers_serve_once)
     CHECK(!has_children());
 }
 
+/* Several threads that verify at once leave more behind than there is room for: none of a role pushes the last one of
+ * another out. */
+TEST(one_of_each_role_idles)
+{
+    static const int order[] = {STITCH__WORKER_CANDIDATE, STITCH__WORKER_CANDIDATE, STITCH__WORKER_BASELINE,
+                                STITCH__WORKER_PROFILER, STITCH__WORKER_BASELINE};
+    stitch__worker *w[STITCH__COUNT(order)] = {NULL};
+    int pids[STITCH__COUNT(order)];
+    stitch__scope scope = {0};
+
+    set_up();
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
+    for (size_t i = 0; i < STITCH__COUNT(order); i++) {
+        stitch__worker_options o = {.executable = STITCH_TEST_WORKER, .role = order[i]};
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, &o, &w[i], &err));
+        pids[i] = stitch__worker_pid(w[i]);
+    }
+    for (size_t i = 0; i < STITCH__COUNT(order); i++)
+        stitch__worker_release(w[i], true);
+    for (int role = STITCH__WORKER_CANDIDATE; role <= STITCH__WORKER_PROFILER; role++) {
+        stitch__worker_options o = {.executable = STITCH_TEST_WORKER, .role = role};
+        bool kept = false;
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, &o, &w[role], &err));
+        for (size_t i = 0; i < STITCH__COUNT(order); i++)
+            kept |= order[i] == role && pids[i] == stitch__worker_pid(w[role]);
+        CHECK(kept);
+    }
+    for (int role = STITCH__WORKER_CANDIDATE; role <= STITCH__WORKER_PROFILER; role++)
+        stitch__worker_release(w[role], true);
+    tear_down();
+    CHECK(!has_children());
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+/* A host that measures itself, or has a timer: its signals say nothing about a worker. */
+TEST(signals_of_the_host)
+{
+    const struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    struct sigaction mine = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, before;
+    stitch__worker_options options = {.executable = STITCH_TEST_WORKER};
+    stitch__scope scope = {0};
+    stitch__worker *w = NULL;
+    int pid;
+
+    set_up();
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+    pid = stitch__worker_pid(w);
+    CHECK_INT(sigaction(SIGALRM, &mine, &before), 0);
+    CHECK_INT(setitimer(ITIMER_REAL, &often, NULL), 0);
+    for (int i = 0; i < 300; i++) {
+        stitch__worker_release(w, true);
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+        CHECK_INT(stitch__worker_pid(w), pid);
+    }
+    for (int i = 0; i < 10000; i++) {
+        CHECK(stitch__worker_quiet(w));
+        CHECK_OK(stitch__worker_alive(w, &scope, STITCH__OP_WORKER_FETCH, &err));
+    }
+    CHECK_INT(setitimer(ITIMER_REAL, &never, NULL), 0);
+    CHECK_INT(sigaction(SIGALRM, &before, NULL), 0);
+    stitch__worker_release(w, true);
+    tear_down();
+    CHECK(!has_children());
+}
+
 static uint64_t seed_seen;
 
 static int see_seed(void *self, const stitch__scope *scope, uint64_t seed, const stitch__variant *variant,
@@ -661,5 +732,5 @@ TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_se
           RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
           RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_the_second_time),
           RUN(no_way_from_a_worker_into_this_process), RUN(trusted_programs_get_clean_workers),
-          RUN(profilers_serve_once), RUN(the_seed_stays_here),
+          RUN(profilers_serve_once), RUN(one_of_each_role_idles), RUN(signals_of_the_host), RUN(the_seed_stays_here),
           RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child), RUN(no_memory))
