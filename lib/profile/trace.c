@@ -243,6 +243,8 @@ static int detach(stitch_trace *trace, stitch_error **err)
     }
     trace->subscriber = NULL;
     listen(false);
+    if (trace->reader.graphs) /* before others can claim CUPTI */
+        stitch__exclusive_note_graph();
     release();
     return rc;
 }
@@ -401,7 +403,7 @@ static int stop(stitch_trace *trace, bool wait, stitch_error **err)
     trace->ended = true;
     trace->timeline.dropped += trace->reader.lost_buffers;
     int finished = stitch__records_name_calls(&trace->reader);
-    if (trace->reader.graphs)
+    if (trace->reader.graphs) /* again: of launches it is known now */
         stitch__exclusive_note_graph();
     if (!finished && stitch__timeline_finish(&trace->timeline) == STITCH_OK)
         return rc;
