@@ -56,7 +56,7 @@ static int read_symbols(reader *r)
     r->by_symbol = stitch__arena_array(r->arena, r->symbol_count + 1, sizeof(*r->by_symbol));
     if (!r->by_section || !r->by_symbol)
         return STITCH_E_NOMEM;
-    size_t count = 0;
+    size_t count = 0, bytes = 0;
     for (size_t i = 0; i < r->symbol_count; i++)
         count += is_entry(stitch__elf_symbol(e, &r->symtab, i));
     r->out->list = stitch__arena_array(r->arena, count + 1, sizeof(*r->out->list));
@@ -69,6 +69,10 @@ static int read_symbols(reader *r)
         const char *name = stitch__elf_string(e, &r->strtab, s.name);
         if (!name || !*name || s.section >= e->shnum)
             return bad(r, "a kernel has no name or no section");
+        /* Any number of symbols can have the same long name, and each gets a copy. */
+        bytes += strlen(name) + 1;
+        if (bytes > e->size)
+            return bad(r, "its kernels' names are longer than the file");
         stitch__entry *entry = &r->out->list[r->out->count];
         *entry = (stitch__entry){stitch__arena_strdup(r->arena, name), -1, 0, 0, -1, -1, -1, 0, NULL};
         if (!entry->symbol)

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "check.h"
+#include "cuda/internal.h"
 #include "cupti_sampling_layout.h"
 #include "line_table.h"
 #include "profile/lines.h"
@@ -160,6 +161,7 @@ TEST(many_functions_of_one_long_name)
     memcpy(data, head.data, TABLE);
     for (size_t i = 0; i < SYMBOLS; i++) {
         data[TABLE + i * 24 + 4] = 0x12;
+        data[TABLE + i * 24 + 5] = STITCH__ELF_ENTRY;
         data[TABLE + i * 24 + 6] = 2;
     }
     memset(data + STRINGS, 'n', NAME);
@@ -168,6 +170,12 @@ TEST(many_functions_of_one_long_name)
         CHECK_INT(stitch__lines_read(metered, data, STRINGS + NAME, &l, &why), STITCH_OK);
         CHECK(stitch__lines_find(l, SYMBOLS - 1, "", 0, &p));
         stitch__lines_free(l);
+        /* Who has a copy for each takes no such file. */
+        stitch__arena arena = {.ctx = metered};
+        stitch__entries entries = {0};
+        CHECK_INT(stitch__cubin_parse(&arena, data, STRINGS + NAME, &entries, &why), STITCH_E_FORMAT);
+        CHECK_STR(why, ended ? "its kernels' names are longer than the file" : "a kernel has no name or no section");
+        stitch__arena_free(&arena);
     }
     stitch_context_free(metered);
     free(data);
