@@ -5,6 +5,8 @@
 #include "program/executor.h"
 #include "verify/verify.h"
 
+#define LEAST_FLUSH ((size_t)128 << 20)
+
 typedef struct subject {
     stitch_context *ctx;
     stitch_task *task;
@@ -14,6 +16,8 @@ typedef struct subject {
     CUstream stream;
     size_t count;
     stitch_bound_tensor *tensors;
+    CUdeviceptr flush; /* what is written to empty the L2 cache */
+    size_t flush_bytes;
     stitch_error *why; /* of a run */
 } subject;
 
@@ -62,6 +66,9 @@ static int open_subject(subject *s, stitch_error **err)
         return stitch__err_nomem(s->ctx, err);
     for (size_t i = 0; !rc && i < s->count; i++)
         rc = make_tensor(s, i, seed, err);
+    s->flush_bytes = 2 * (size_t)dev->info.l2_bytes > LEAST_FLUSH ? 2 * (size_t)dev->info.l2_bytes : LEAST_FLUSH;
+    if (!rc)
+        rc = stitch__mem_alloc(dev, s->flush_bytes, "cache flush", &s->flush, err);
     if (!rc)
         rc = stitch__oracle_prepare(s->oracle, s->stream, s->tensors, s->count, err);
     if (!rc)
@@ -75,10 +82,30 @@ static void close_subject(subject *s)
     stitch__oracle_close(s->oracle);
     for (size_t i = 0; s->tensors && i < s->count; i++)
         stitch__mem_free(s->dev, (CUdeviceptr)s->tensors[i].ptr);
+    stitch__mem_free(s->dev, s->flush);
     if (s->stream)
         s->dev->drv->StreamDestroy(s->stream);
     stitch_free(s->tensors);
     stitch_error_free(s->why);
+}
+
+/* As before a timed run: cleared states and an empty L2. */
+static int before_subject(void *userdata)
+{
+    subject *s = userdata;
+    stitch__device *dev = s->dev;
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; !rc && i < s->count; i++)
+        if (s->tensors[i].info.role == STITCH_TENSOR_STATE && s->tensors[i].info.bytes)
+            rc = stitch__cu_check(
+                dev,
+                dev->drv->MemsetD8Async((CUdeviceptr)s->tensors[i].ptr, 0, (size_t)s->tensors[i].info.bytes, s->stream),
+                &s->why, "clearing a state");
+    if (!rc)
+        rc = stitch__cu_check(dev, dev->drv->MemsetD8Async(s->flush, 0x5a, s->flush_bytes, s->stream), &s->why,
+                              "emptying the L2 cache");
+    return rc ? rc : stitch__stream_wait(dev, s->stream, s->scope, "profiling the baseline", &s->why);
 }
 
 static int run_subject(void *userdata, bool plain)
@@ -101,7 +128,7 @@ static int take_steps(subject *s, stitch__facts *f, stitch__expected **expected,
 
 static int profile_subject(subject *s, const stitch__collect_options *what, stitch_profile **out, stitch_error **err)
 {
-    stitch__region region = {.run = run_subject, .userdata = s};
+    stitch__region region = {.before = before_subject, .run = run_subject, .userdata = s};
     stitch__expected *expected = NULL;
     stitch__facts *f = NULL;
     int rc = open_subject(s, err);
@@ -133,6 +160,8 @@ int stitch_profile_task(stitch_context *ctx, stitch_task *task, const stitch_pro
     stitch_profile_options o = STITCH_PROFILE_OPTIONS_INIT;
     stitch__collect_options what;
     subject s = {.ctx = ctx, .task = task};
+    stitch__gpu_lock lock = STITCH__GPU_LOCK_INIT;
+    char *unlocked = NULL; /* why there was no lock: then it goes without */
     stitch__scope scope;
     int rc;
 
@@ -156,8 +185,12 @@ int stitch_profile_task(stitch_context *ctx, stitch_task *task, const stitch_pro
         return rc;
     scope = stitch__scope_make(ctx, o.cancel, o.timeout_ms);
     s.scope = &scope;
-    rc = profile_subject(&s, &what, out, err);
+    rc = stitch__gpu_lock_take(s.dev, &scope, true, &lock, &unlocked, err);
+    if (!rc)
+        rc = profile_subject(&s, &what, out, err);
     close_subject(&s);
+    stitch__gpu_lock_release(&lock);
+    stitch_free(unlocked);
     stitch__device_leave(s.dev);
     return rc;
 }

@@ -115,8 +115,11 @@ static int end(stitch__verify *v, int rc, int code, stitch_error **why, stitch_e
         stitch__err_hand_on(err, cause);
         return rc;
     }
-    if (!rc && code && lost_here) /* what is lost with that is this process's own */
+    if (!rc && code && lost_here) { /* what is lost with that is this process's own */
+        stitch_profile_free(v->report->profile);
+        v->report->profile = NULL;
         return stitch__stage_fail(v, STITCH_STAGE_PROFILE, code, why, err);
+    }
     if (rc || code)
         return stitch__stage_end(v, STITCH_STAGE_PROFILE, STITCH_STAGE_SKIPPED,
                                  said ? stitch_error_message(said) : stitch_status_text(rc ? rc : code), err);
