@@ -50,18 +50,11 @@ static int collect(stitch_context *ctx, caller *c, const stitch_profile_options 
     if (!rc)
         rc = stitch__facts_new(ctx, &f, err);
     if (!rc)
-        rc = stitch__collect(ctx, c->dev, c->scope, &region, options, f, err);
+        rc = stitch__profile_collect(ctx, c->dev, c->scope, &region, options, f, out, err);
     if (rc && c->gave_up)
         rc = stitch__err(ctx, err, STITCH_E_CANCELLED, "the profiled function gave up");
     else if (rc && c->why)
         stitch__err_hand_on(err, &c->why);
-    if (!rc && *f->no_timeline)
-        rc = stitch__err(ctx, err, STITCH_E_UNSUPPORTED, "nothing can be profiled here: %s", f->no_timeline);
-    if (!rc) {
-        rc = stitch__profile_make(ctx, c->dev, c->scope, f, out, err);
-        f = NULL;
-    }
-    stitch__facts_free(f);
     stitch_free(modules);
     return rc;
 }

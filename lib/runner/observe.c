@@ -27,6 +27,18 @@ static bool check_records(stitch__runner *r, const stitch__busy *busy, uint64_t 
     return false;
 }
 
+/* As before a timed run: cleared states and, with `flush`, an empty L2. */
+static int settle(stitch__runner *r, const stitch__scope *scope, const stitch__run *run, bool flush, const char *what,
+                  stitch_error **err)
+{
+    int rc = stitch__runner_clear_states(r, scope, run->set, err);
+
+    if (!rc && flush && run->flush_bytes)
+        rc = stitch__cu_check(r->dev, r->dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)run->flush_bytes, r->stream),
+                              err, "emptying the L2 cache");
+    return rc ? rc : stitch__stream_wait(r->dev, r->stream, scope, what, err);
+}
+
 /* One run under CUPTI. false in *recorded: there is no figure, *why says why. */
 static int record_run(stitch__runner *r, const stitch__scope *scope, const stitch__run *run, stitch__busy *busy,
                       bool *recorded, int *code, stitch_error **why, stitch_error **err)
@@ -52,7 +64,6 @@ int stitch__runner_busy(void *self, const stitch__scope *scope, const stitch__ru
                         int *code, stitch_error **why, stitch_error **err)
 {
     stitch__runner *r = self;
-    stitch__device *dev = r->dev;
     stitch__busy busy = {0};
     uint64_t records = 0;
     double sum = 0;
@@ -67,21 +78,16 @@ int stitch__runner_busy(void *self, const stitch__scope *scope, const stitch__ru
     if (!rc)
         rc = stitch__runner_ready(r, run, code, why, err);
     for (int32_t i = 0; !rc && !*code && i <= runs; i++) {
-        rc = stitch__runner_clear_states(r, scope, run->set, err);
-        if (!rc && i && run->flush_bytes)
-            STITCH__CU(dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)run->flush_bytes, r->stream));
-        if (!rc)
-            rc = stitch__stream_wait(dev, r->stream, scope, "recording the program", err);
+        rc = settle(r, scope, run, i > 0, "recording the program", err);
         if (!rc)
             rc = record_run(r, scope, run, &busy, &recorded, code, why, err);
         if (rc || *code || !recorded || !check_records(r, &busy, records, why))
-            goto out;
+            return rc;
         records = busy.kernels + busy.copies + busy.fills;
         sum += i ? busy.busy_us : 0;
     }
     if (!rc && !*code)
         *busy_us = sum / runs;
-out:
     return rc;
 }
 
@@ -95,20 +101,11 @@ typedef struct watched {
     stitch_error **why, **err;
 } watched;
 
-/* As before a timed run: cleared states and an empty L2. */
 static int before_run(void *userdata)
 {
     watched *w = userdata;
-    stitch__runner *r = w->r;
 
-    w->rc = stitch__runner_clear_states(r, w->scope, w->run->set, w->err);
-    if (!w->rc && w->run->flush_bytes)
-        w->rc =
-            stitch__cu_check(r->dev, r->dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)w->run->flush_bytes, r->stream),
-                             w->err, "emptying the L2 cache");
-    if (!w->rc)
-        w->rc = stitch__stream_wait(r->dev, r->stream, w->scope, "profiling the program", w->err);
-    return w->rc;
+    return w->rc = settle(w->r, w->scope, w->run, true, "profiling the program", w->err);
 }
 
 static int watched_run(void *userdata, bool plain)

@@ -55,6 +55,32 @@ static int open_worker(stitch__verify *v, stitch_error **err)
     return rc ? rc : fill(v, err);
 }
 
+int stitch__candidate_fill(stitch__verify *v, const stitch__candidate *c, const stitch__scope *scope,
+                           stitch_error **err)
+{
+    int rc = c->ops->fill_weights(c->self, scope, stitch__seed_derive(v->options.seed, STITCH__SEED_WEIGHTS, 0), err);
+
+    return rc ? rc
+              : c->ops->fill_inputs(c->self, scope, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0), NULL,
+                                    err);
+}
+
+int stitch__candidate_afresh(stitch__verify *v, const stitch__candidate *c, const stitch__scope *scope, int *code,
+                             stitch_error **why, stitch_error **err)
+{
+    const stitch__load how = {.poison = -1};
+    stitch__prepared facts;
+    int rc = c->ops->load(c->self, scope, &how, code, why, err);
+
+    return rc || *code ? rc : c->ops->prepare(c->self, scope, &facts, code, why, err);
+}
+
+uint64_t stitch__flush_bytes(const stitch__device *dev)
+{
+    uint64_t twice = 2 * (uint64_t)dev->info.l2_bytes, least = 128u << 20;
+    return twice > least ? twice : least;
+}
+
 /* There is none, and the options leave it to us: the report says so. Once a worker has had the program there is no way
  * back: one that makes its worker fail must not get into this process by that. */
 static bool can_do_without(const stitch__verify *v, int rc)

@@ -5,8 +5,6 @@
 #include "program/executor.h"
 #include "verify/verify.h"
 
-#define LEAST_FLUSH ((size_t)128 << 20)
-
 typedef struct subject {
     stitch_context *ctx;
     stitch_task *task;
@@ -66,7 +64,7 @@ static int open_subject(subject *s, stitch_error **err)
         return stitch__err_nomem(s->ctx, err);
     for (size_t i = 0; !rc && i < s->count; i++)
         rc = make_tensor(s, i, seed, err);
-    s->flush_bytes = 2 * (size_t)dev->info.l2_bytes > LEAST_FLUSH ? 2 * (size_t)dev->info.l2_bytes : LEAST_FLUSH;
+    s->flush_bytes = (size_t)stitch__flush_bytes(dev);
     if (!rc)
         rc = stitch__mem_alloc(dev, s->flush_bytes, "cache flush", &s->flush, err);
     if (!rc)
@@ -138,17 +136,13 @@ static int profile_subject(subject *s, const stitch__collect_options *what, stit
     if (!rc)
         rc = take_steps(s, f, &expected, &region.expected_count, err);
     region.expected = expected;
-    if (!rc)
-        rc = stitch__collect(s->ctx, s->dev, s->scope, &region, what, f, err);
-    if (rc && s->why)
-        stitch__err_hand_on(err, &s->why);
-    if (!rc && *f->no_timeline)
-        rc = stitch__err(s->ctx, err, STITCH_E_UNSUPPORTED, "nothing can be profiled here: %s", f->no_timeline);
     if (!rc) {
         f->precision = s->task->precision;
-        rc = stitch__profile_make(s->ctx, s->dev, s->scope, f, out, err);
+        rc = stitch__profile_collect(s->ctx, s->dev, s->scope, &region, what, f, out, err);
         f = NULL;
     }
+    if (rc && s->why)
+        stitch__err_hand_on(err, &s->why);
     stitch__facts_free(f);
     stitch_free(expected);
     return rc;

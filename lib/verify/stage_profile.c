@@ -21,22 +21,13 @@ typedef struct profiling {
 static int prepare(profiling *p, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = p->v;
-    const stitch__candidate *c = &p->candidate;
-    const stitch__load how = {.poison = -1};
-    stitch__prepared facts;
     int rc = STITCH_OK;
 
     if (p->worker)
-        rc = c->ops->fill_weights(c->self, &p->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_WEIGHTS, 0),
-                                  err);
-    if (!rc && (p->worker || !v->inputs_fixed))
-        rc = c->ops->fill_inputs(c->self, &p->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0),
-                                 NULL, err);
-    if (!rc)
-        rc = c->ops->load(c->self, &p->scope, &how, code, why, err);
-    if (!rc && !*code)
-        rc = c->ops->prepare(c->self, &p->scope, &facts, code, why, err);
-    return rc;
+        rc = stitch__candidate_fill(v, &p->candidate, &p->scope, err);
+    else if (!v->inputs_fixed)
+        rc = stitch__fill_inputs(v, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0), NULL, err);
+    return rc ? rc : stitch__candidate_afresh(v, &p->candidate, &p->scope, code, why, err);
 }
 
 static int open_profiled(profiling *p, stitch_error **err)

@@ -61,20 +61,10 @@ static int drop_baseline(stitch__verify *v, side *s, int rc, stitch_error **why,
 static int prepare_in_worker(timer *t, side *s, stitch_error **why)
 {
     stitch__verify *v = t->v;
-    const stitch__candidate *c = &s->program;
-    const stitch__load how = {.poison = -1};
-    stitch__prepared facts;
-    int code = STITCH_OK;
-    int rc =
-        c->ops->fill_weights(c->self, &v->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_WEIGHTS, 0), why);
+    int code = STITCH_OK, rc = stitch__candidate_fill(v, &s->program, &v->scope, why);
 
     if (!rc)
-        rc = c->ops->fill_inputs(c->self, &v->scope, stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0),
-                                 NULL, why);
-    if (!rc)
-        rc = c->ops->load(c->self, &v->scope, &how, &code, why, why);
-    if (!rc && !code)
-        rc = c->ops->prepare(c->self, &v->scope, &facts, &code, why, why);
+        rc = stitch__candidate_afresh(v, &s->program, &v->scope, &code, why, why);
     return rc ? rc : code;
 }
 
@@ -159,7 +149,7 @@ static int open_timer(timer *t, stitch_error **err)
     STITCH__CU(dev->drv->EventCreate(&t->stop, CU_EVENT_DEFAULT));
     t->flush_bytes = v->options.flush_bytes;
     if (t->flush_bytes == 0)
-        t->flush_bytes = 2 * dev->info.l2_bytes > (128u << 20) ? 2 * dev->info.l2_bytes : 128u << 20;
+        t->flush_bytes = stitch__flush_bytes(dev);
     if (t->flush_bytes == UINT64_MAX)
         t->flush_bytes = 0;
     if (t->flush_bytes)
@@ -489,16 +479,6 @@ static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitc
     return rc;
 }
 
-/* A fresh module, as the baselines have: what the program left in its own memory while it was tried is gone. */
-static int start_afresh(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
-{
-    const stitch__candidate *c = &v->candidate;
-    const stitch__load how = {.poison = -1};
-    stitch__prepared facts;
-    int rc = c->ops->load(c->self, &v->scope, &how, code, why, err);
-    return rc || *code ? rc : c->ops->prepare(c->self, &v->scope, &facts, code, why, err);
-}
-
 int stitch__stage_time(stitch__verify *v, stitch_error **err)
 {
     timer t = {.v = v};
@@ -517,7 +497,7 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
     if (!rc)
         rc = stitch__hash_tensors(v, false, err);
     if (!rc)
-        rc = start_afresh(v, &code, &why, err);
+        rc = stitch__candidate_afresh(v, &v->candidate, &v->scope, &code, &why, err);
     if (!rc && !code)
         rc = measure(&t, &code, &why, err);
     if (!rc && !code)

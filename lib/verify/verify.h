@@ -310,6 +310,14 @@ void stitch__warm_join(stitch__verify *v);
 
 /* place.c: opens the candidate where the options want it. v->sets are open. */
 int stitch__candidate_open(stitch__verify *v, stitch_error **err);
+/* Weights and first inputs of a candidate, or of a baseline, in a worker that has just been opened. */
+int stitch__candidate_fill(stitch__verify *v, const stitch__candidate *c, const stitch__scope *scope,
+                           stitch_error **err);
+/* A fresh module, prepared: what the program left in its own memory before is gone. */
+int stitch__candidate_afresh(stitch__verify *v, const stitch__candidate *c, const stitch__scope *scope, int *code,
+                             stitch_error **why, stitch_error **err);
+/* What is written to empty the L2 cache, where the options do not say. */
+uint64_t stitch__flush_bytes(const stitch__device *dev);
 /* Whether a worker is what the options ask for first. */
 bool stitch__wants_worker(const stitch__verify *v);
 
