@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "meter.h"
 #include "cuda/cuda.h"
 #include "cuda/internal.h"
 #include "fake_driver.h"
@@ -15,34 +16,13 @@
 #include "profile/collect.h"
 #include "profile/exclusive.h"
 
-static struct {
-    int64_t calls, refuse_at, live;
-} memory = {0, -1, 0};
-
+static meter memory = {.refuse_at = -1};
 static stitch_context *ctx;
 static stitch_error *err;
 static stitch__device *dev;
 static stitch__facts *facts;
 static fake_profiler *const fp = &fake_profiler_state;
 static fake_cupti *const fc = &fake_cupti_state;
-
-static void *meter_alloc(size_t size, void *userdata)
-{
-    void *ptr = memory.calls++ == memory.refuse_at ? NULL : malloc(size);
-    memory.live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    return memory.calls++ == memory.refuse_at ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    memory.live--;
-    free(ptr);
-}
 
 /* ---- a CUPTI that samples: a hundred waits in line 2 of alpha ---- */
 
@@ -222,7 +202,7 @@ static void begin_fresh(void)
     static const line_row rows[] = {{0, 1, 1, 0}, {16, 2, 1, 0}, {96, 0, 0, 0}};
     static const line_kernel kernels[] = {{"alpha", rows, STITCH__COUNT(rows), NULL, 0}};
     static const char *const files[] = {"program.cu", NULL};
-    static const stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, NULL};
+    static const stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, &memory};
     stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
     stitch_cancel *cancel = work.cancel;
     stitch__cuda *cuda;

@@ -8,16 +8,14 @@
 
 #include "base/base.h"
 #include "check.h"
+#include "meter.h"
 #include "cuda/cuda.h"
 #include "fake_driver.h"
 #include "fake_profiler.h"
 #include "profile/counters.h"
 #include "profile/profile.h"
 
-static struct {
-    int64_t calls, refuse_at, live;
-} memory = {0, -1, 0};
-
+static meter memory = {.refuse_at = -1};
 static stitch_context *ctx;
 static stitch_error *err;
 static stitch__device *dev;
@@ -27,27 +25,9 @@ static stitch_trace *trace;
 static const stitch__counters_options cheap = {STITCH__METRIC_CHEAP, NULL, 0, 0};
 static fake_profiler *const fp = &fake_profiler_state;
 
-static void *meter_alloc(size_t size, void *userdata)
-{
-    void *ptr = memory.calls++ == memory.refuse_at ? NULL : malloc(size);
-    memory.live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    return memory.calls++ == memory.refuse_at ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    memory.live--;
-    free(ptr);
-}
-
 static void begin_fresh(void)
 {
-    static const stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, NULL};
+    static const stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, &memory};
     stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
     stitch_trace_free(trace);
     trace = NULL;

@@ -5,40 +5,20 @@
 #include <string.h>
 
 #include "advice_facts.h"
+#include "meter.h"
 #include "cuda/cuda.h"
 #include "profile/result.h"
 #include "verify/verify.h"
 
-static struct {
-    int64_t calls, refuse_at, live;
-} memory = {0, -1, 0};
-
+static meter memory = {.refuse_at = -1};
 static stitch_context *ctx;
 static stitch__device *dev;
 static stitch_profile *profile;
 
-static void *meter_alloc(size_t size, void *userdata)
-{
-    void *ptr = memory.calls++ == memory.refuse_at ? NULL : malloc(size);
-    memory.live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    return memory.calls++ == memory.refuse_at ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    memory.live--;
-    free(ptr);
-}
-
 /* A simulated device has ceilings without measuring any. */
 static void need_context(void)
 {
-    static const stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, NULL};
+    static const stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, &memory};
     stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
     o.device = "sim:sm_90a";
     o.allocator = &allocator;

@@ -4,39 +4,18 @@
  * memory. Nothing may crash, leak, or stay switched on.
  */
 #include "check.h"
+#include "meter.h"
 #include "cupti_sampling_layout.h"
 #include "fake_cupti.h"
 #include "line_table.h"
 #include "profile/sampling.h"
 
-typedef struct meter {
-    int64_t calls, refuse_at, live;
-} meter;
-
-static meter memory = {0, -1, 0};
+static meter memory = {.refuse_at = -1};
 static stitch_context *ctx;
 static stitch_error *err;
 static stitch__cupti cupti;
 static stitch__sampling *sampling;
 static stitch__facts *facts;
-
-static void *meter_alloc(size_t size, void *userdata)
-{
-    void *ptr = memory.calls++ == memory.refuse_at ? NULL : malloc(size);
-    memory.live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    return memory.calls++ == memory.refuse_at ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    memory.live--;
-    free(ptr);
-}
 
 /* ---- a CUPTI that samples ---- */
 
@@ -340,7 +319,7 @@ static void close_all(void)
 
 static void begin_fresh(void)
 {
-    static const stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, NULL};
+    static const stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, &memory};
     stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
     o.device = "none";
     o.allocator = &allocator;
