@@ -322,6 +322,36 @@ TEST(everything)
     check_quiet("everything");
 }
 
+/* A launch's counters go to the step that launched it, not to whatever has its name. */
+TEST(one_name_in_two_steps)
+{
+    static const stitch__expected launches[] = {
+        {STITCH_TRACE_KERNEL, 0, "beta"}, {STITCH_TRACE_KERNEL, 1, "alpha"}, {STITCH_TRACE_KERNEL, 2, "alpha"}};
+    static const size_t launch_of_step[] = {2, 0, 1};
+    const stitch__collect_options o = {.parts = STITCH__PART_TIMELINE | STITCH__PART_COUNTERS};
+    stitch__region program = region;
+    stitch__scope scope = {0};
+
+    begin_fresh();
+    program.expected = launches;
+    program.expected_count = STITCH__COUNT(launches);
+    facts->steps = stitch__calloc(ctx, 3, sizeof(*facts->steps));
+    CHECK(facts->steps);
+    facts->step_count = 3;
+    for (size_t i = 0; i < 3; i++)
+        facts->steps[i] = (stitch__step_fact){.place = "", .kind = "kernel", .name = "", .next = -1, .between = ""};
+    CHECK_OK(stitch__collect(ctx, dev, &scope, &program, &o, facts, &err));
+    CHECK_STR(facts->no_counters, "");
+    CHECK_INT(facts->kernel_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        const stitch__kernel_fact *k = &facts->kernels[i];
+        size_t launch = k->step >= 0 && k->step < 3 ? launch_of_step[k->step] : 99;
+        CHECK_INT(k->launches, 1);
+        CHECK_NEAR(k->metric[STITCH__METRIC_INST], mean_of("smsp__inst_executed.sum", launch, launch), 1e-9);
+    }
+    check_quiet("one name in two steps");
+}
+
 /* The plain form is asked for where counters are: once for the launches, then once a pass. */
 TEST(counted_runs_are_plain_and_repeated)
 {
@@ -600,6 +630,7 @@ TEST(no_memory)
 
 static const check_test tests[] = {
     RUN(everything),
+    RUN(one_name_in_two_steps),
     RUN(counted_runs_are_plain_and_repeated),
     RUN(what_was_not_asked_for),
     RUN(parts_that_cannot_be_had),

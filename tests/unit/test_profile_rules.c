@@ -551,6 +551,22 @@ TEST(steps_with_the_same_kernel_are_one_advice)
     release(f, &a);
 }
 
+/* Constants that the tensor pipe moves are no use of it. */
+TEST(a_tensor_pipe_that_is_next_to_idle)
+{
+    static const double active[] = {0, 0.3, 5};
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    tensor_unused(f, true);
+    for (size_t i = 0; i < STITCH__COUNT(active); i++) {
+        METRIC(&f->kernels[0], TENSOR_ACTIVE) = active[i];
+        CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+        CHECK_INT(advice_of(&a, "tensor_unused") != NULL, active[i] < 1);
+        stitch__advices_free(&a);
+    }
+    stitch__facts_free(f);
+}
+
 TEST(kernels_of_a_library_get_what_its_caller_can_do)
 {
     stitch__facts *f = h200(NULL);
@@ -840,8 +856,9 @@ TEST_MAIN(RUN(each_rule_has_a_pair), RUN(rules_hold_and_do_not_hold), RUN(rules_
           RUN(products_are_told_by_counts), RUN(grids_of_the_simulator_are_not_judged),
           RUN(a_timeline_alone_says_little), RUN(samples_alone_name_the_line),
           RUN(small_kernels_get_no_advice_of_their_own), RUN(steps_with_the_same_kernel_are_one_advice),
-          RUN(kernels_of_a_library_get_what_its_caller_can_do), RUN(tensor_cores_by_policy),
-          RUN(tensor_cores_where_they_cannot_help), RUN(few_counters_are_not_taken_for_zeros),
-          RUN(rules_by_their_other_conditions), RUN(counts_are_short), RUN(sums_of_products_are_told_by_their_text),
-          RUN(chains_of_steps_are_one_advice), RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end),
-          RUN(copying_steps_are_said_without_times), RUN(idle_time_of_the_trace_is_not_that_of_the_run))
+          RUN(a_tensor_pipe_that_is_next_to_idle), RUN(kernels_of_a_library_get_what_its_caller_can_do),
+          RUN(tensor_cores_by_policy), RUN(tensor_cores_where_they_cannot_help),
+          RUN(few_counters_are_not_taken_for_zeros), RUN(rules_by_their_other_conditions), RUN(counts_are_short),
+          RUN(sums_of_products_are_told_by_their_text), RUN(chains_of_steps_are_one_advice),
+          RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end), RUN(copying_steps_are_said_without_times),
+          RUN(idle_time_of_the_trace_is_not_that_of_the_run))
