@@ -196,15 +196,48 @@ int stitch__runner_clear_states(void *self, const stitch__scope *scope, int set,
     return set_bytes(self, set, STITCH_TENSOR_STATE, 0, err);
 }
 
+/* Hashes of the tensors that have one of `roles` (1 << stitch_tensor_role), 0 for the others. */
+static int hash_roles(stitch__runner *r, const stitch__scope *scope, const CUdeviceptr *at, unsigned roles,
+                      uint64_t seed, const char *what, uint64_t *out, stitch_error **err)
+{
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; !rc && i < r->count; i++)
+        if (roles >> r->infos[i].role & 1)
+            rc = stitch__hash_enqueue(&r->hasher, r->stream, at[i], r->infos[i].bytes, seed, i, err);
+    if (!rc)
+        rc = stitch__hash_fetch(&r->hasher, r->stream, scope, what, out, err);
+    for (size_t i = 0; !rc && i < r->count; i++) /* places keep what was hashed last */
+        if (!(roles >> r->infos[i].role & 1))
+            out[i] = 0;
+    return rc;
+}
+
 static int runner_hash(void *self, const stitch__scope *scope, uint64_t seed, bool inputs, uint64_t *out,
                        stitch_error **err)
 {
     stitch__runner *r = self;
+    unsigned roles = 1u << STITCH_TENSOR_WEIGHT | (inputs ? 1u << STITCH_TENSOR_INPUT : 0);
+    return hash_roles(r, scope, r->sets[0], roles, seed, "hashing inputs and weights", out, err);
+}
+
+static int copy_outputs(stitch__runner *r, int set, const CUdeviceptr *into, stitch_error **err)
+{
     int rc = STITCH_OK;
+
     for (size_t i = 0; !rc && i < r->count; i++)
-        if (r->infos[i].role == STITCH_TENSOR_WEIGHT || (inputs && r->infos[i].role == STITCH_TENSOR_INPUT))
-            rc = stitch__hash_enqueue(&r->hasher, r->stream, r->sets[0][i], r->infos[i].bytes, seed, i, err);
-    return rc ? rc : stitch__hash_fetch(&r->hasher, r->stream, scope, "hashing inputs and weights", out, err);
+        if (r->infos[i].role == STITCH_TENSOR_OUTPUT && into[i] != r->sets[set][i])
+            rc = stitch__cu_checkf(
+                r->dev, r->dev->drv->MemcpyDtoDAsync(into[i], r->sets[set][i], (size_t)r->infos[i].bytes, r->stream),
+                err, "copying output %s", r->infos[i].name);
+    return rc;
+}
+
+int stitch__runner_keep(stitch__runner *r, const stitch__scope *scope, const CUdeviceptr *into, uint64_t key,
+                        uint64_t *hashes, stitch_error **err)
+{
+    int rc = copy_outputs(r, 0, into, err);
+    return rc ? rc : hash_roles(r, scope, into, 1u << STITCH_TENSOR_OUTPUT, key, "hashing outputs", hashes, err);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -406,15 +439,7 @@ out:
 
 static int runner_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err)
 {
-    stitch__runner *r = self;
-    int rc = STITCH_OK;
-
-    for (size_t i = 0; !rc && i < r->count; i++)
-        if (r->infos[i].role == STITCH_TENSOR_OUTPUT && into[i] != r->sets[set][i])
-            rc = stitch__cu_checkf(
-                r->dev, r->dev->drv->MemcpyDtoDAsync(into[i], r->sets[set][i], (size_t)r->infos[i].bytes, r->stream),
-                err, "copying output %s", r->infos[i].name);
-    return rc;
+    return copy_outputs(self, set, into, err);
 }
 
 static int runner_inspect(void *self, const stitch__scope *scope, int *code, stitch_error **why, stitch_error **err)

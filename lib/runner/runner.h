@@ -30,7 +30,8 @@ typedef struct stitch__prepared {
 } stitch__prepared;
 
 enum {
-    STITCH__SETS = 2, /* outputs and states exist twice: for the first and for the second run on the same inputs */
+    STITCH__SETS = 2,  /* outputs and states exist twice: for the first and for the second run on the same inputs */
+    STITCH__BLOCK = 8, /* most timed runs in one call */
     STITCH__BUSY_MAX_RUNS = 64,
 };
 
@@ -48,6 +49,14 @@ typedef struct stitch__run {
     {                                                                                                                  \
         0, -1, -1, 0, 0, 0, 0                                                                                          \
     }
+
+/* Timed runs in a row, each with inputs of its own. What a run wrote is copied before the next one begins, and hashed
+ * with a key that the program cannot know while it runs: later runs could write to the copy, but not unseen. */
+typedef struct stitch__timed_block {
+    stitch__run run; /* of each; with draw, its seed is not used */
+    uint32_t count;  /* 1 to STITCH__BLOCK, and no more than there is room for */
+    uint64_t seeds[STITCH__BLOCK], keys[STITCH__BLOCK];
+} stitch__timed_block;
 
 typedef struct stitch__candidate_ops {
     const char *where; /* "in this process", "in a worker" */
@@ -72,6 +81,14 @@ typedef struct stitch__candidate_ops {
      * one call, which for a worker is one round trip. */
     int (*timed_run)(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
                      stitch_error **why, stitch_error **err);
+    /* Where a call takes long beside a run (a change between the GPU contexts of two processes): makes room for the
+     * outputs of `count` runs. Without room for them (STITCH_E_UNSUPPORTED) timed_run() and fetch() serve. NULL: there
+     * is nothing to gain. */
+    int (*keep)(void *self, const stitch__scope *scope, uint32_t count, stitch_error **err);
+    /* us[k]: of run k; its outputs can then be fetched as set STITCH__SETS + k. hashes: those of run k, one a tensor of
+     * the interface and 0 for all but outputs, after those of run k - 1. */
+    int (*timed_block)(void *self, const stitch__scope *scope, const stitch__timed_block *block, double *us,
+                       uint64_t *hashes, int *code, stitch_error **why, stitch_error **err);
     /* How long the device works in a run: `runs` of them (1 to STITCH__BUSY_MAX_RUNS), each with cleared states and an
      * empty L2 cache like a timed one, recorded by CUPTI. *busy_us is the mean of the union of their kernels, copies
      * and fills. CUPTI is off before and after. Where it cannot be measured (no CUPTI, another tool holds it, it may
@@ -122,6 +139,9 @@ void stitch__runner_close(stitch__runner *r);
 stitch__candidate stitch__runner_candidate(stitch__runner *r); /* its close() closes the runner */
 /* Memory of a set, for those who put outputs elsewhere. */
 const CUdeviceptr *stitch__runner_set(const stitch__runner *r, int set);
+/* Copies the outputs of set 0 to `into` (a pointer a tensor), and hashes them; waits. */
+int stitch__runner_keep(stitch__runner *r, const stitch__scope *scope, const CUdeviceptr *into, uint64_t key,
+                        uint64_t *hashes, stitch_error **err);
 /* The device still runs the candidate although its time is over: nothing that it may use can be released. */
 bool stitch__runner_abandoned(const stitch__runner *r);
 

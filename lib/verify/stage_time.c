@@ -2,13 +2,18 @@
  *
  * Stage time. Candidate and main baseline alternate; every timed run has new input contents, poisoned outputs and a
  * flushed L2 cache, and its outputs are compared with the reference.
+ *
+ * Where both are in workers they alternate in blocks of a few runs: the device takes longer to change from one process
+ * to another than many programs run. The outputs of each run of a block are kept, and checked after it.
  */
 #include "verify/verify.h"
 
 #include "cuda/clocks.h"
 
 #define LEAST_RUNS   10
-#define CLOCKS_EVERY 10 /* iterations */
+#define CLOCKS_EVERY 10           /* iterations */
+#define KEPT_BYTES   (256u << 20) /* of outputs of a block, for each side */
+#define BLOCK_US     20000.0      /* a side's runs in a row, by the device's time: what matters beyond that is drift */
 
 /* One side of the measurement: the candidate, or a baseline. What a program needs beside its kernels (another process,
  * guarded memory) must cost both sides the same: where the candidate is in a worker, a baseline that is a program gets
@@ -20,7 +25,9 @@ typedef struct side {
     stitch__candidate program; /* the candidate, or a baseline in a worker */
     stitch__worker *worker;    /* of that baseline */
     bool candidate;
-    bool broken; /* a baseline that failed: not measured further */
+    bool broken;      /* a baseline that failed: not measured further */
+    uint32_t kept;    /* outputs of so many runs in a row have room; 0: of one, where the program wrote them */
+    uint64_t *hashes; /* of those, a row of tensors for each run */
 } side;
 
 typedef struct timer {
@@ -33,6 +40,14 @@ typedef struct timer {
     stitch__trial_output *outputs;
     int64_t checking_ns; /* spent on checking outputs of timed runs */
 } timer;
+
+/* Iterations that are measured together. */
+typedef struct block {
+    size_t first, count; /* count 1: nothing need be kept */
+    bool check;          /* all of them, and not only those that always are */
+    bool last;           /* none follow */
+    uint64_t keys[STITCH__BLOCK];
+} block;
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
@@ -137,6 +152,35 @@ static int open_sides(timer *t, stitch_error **err)
     return rc;
 }
 
+/* Room for outputs of several runs, where that is worth something. Without it, a run is a block. */
+static int make_room(timer *t, side *s, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch_error *why = NULL;
+    uint64_t bytes = 0, runs;
+    int rc;
+
+    if (s->oracle || s->broken || !s->program.ops->keep)
+        return STITCH_OK;
+    for (size_t i = 0; i < v->count; i++)
+        bytes += v->infos[i].role == STITCH_TENSOR_OUTPUT ? v->infos[i].bytes : 0;
+    runs = bytes ? KEPT_BYTES / bytes : STITCH__BLOCK;
+    runs = runs < STITCH__BLOCK ? runs : STITCH__BLOCK;
+    if (runs < 2)
+        return STITCH_OK;
+    s->hashes = stitch__calloc(v->ctx, (size_t)runs * v->count + 1, sizeof(*s->hashes));
+    if (!s->hashes)
+        return stitch__err_nomem(v->ctx, err);
+    rc = s->program.ops->keep(s->program.self, &v->scope, (uint32_t)runs, &why);
+    if (rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT) {
+        stitch__err_hand_on(err, &why);
+        return rc;
+    }
+    s->kept = rc ? 0 : (uint32_t)runs;
+    stitch_error_free(why); /* a worker that is lost shows at once */
+    return STITCH_OK;
+}
+
 static int open_timer(timer *t, stitch_error **err)
 {
     stitch__verify *v = t->v;
@@ -180,6 +224,8 @@ static void close_timer(timer *t)
             v->dev->drv->EventDestroy(t->stop);
         stitch__mem_free(v->dev, t->flush);
     }
+    for (size_t i = 0; i < t->side_count; i++)
+        stitch_free(t->sides[i].hashes);
     stitch_free(t->sides);
     stitch_free(t->outputs);
 }
@@ -242,56 +288,90 @@ out:
     return rc;
 }
 
-/* One timed run. `seed` decides its inputs. */
-static int timed_run(timer *t, side *s, uint64_t seed, int *code, stitch_error **why, stitch_error **err)
+static uint64_t seed_of(const timer *t, size_t iteration)
+{
+    return stitch__seed_derive(t->v->options.seed, STITCH__SEED_TIMED, iteration);
+}
+
+/* The timed runs of a side in a block. */
+static int timed_runs(timer *t, side *s, const block *b, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = t->v;
     const stitch__candidate *c = &s->program;
-    stitch__run run = STITCH__RUN_INIT;
-    double us = 0;
+    stitch__timed_block runs = {.run = STITCH__RUN_INIT, .count = (uint32_t)b->count};
+    double us[STITCH__BLOCK] = {0};
     int rc = STITCH_OK;
 
-    run.poison = STITCH__POISON_A;
-    run.flush_bytes = t->flush_bytes;
-    run.draw = 1;
-    run.seed = seed;
-    if (s->oracle) {
-        rc = stitch__fill_inputs(v, seed, NULL, err);
-        if (!rc)
-            rc = time_baseline(t, s, &us, code, why, err);
-    } else {
-        rc = c->ops->timed_run(c->self, &v->scope, &run, &us, code, why, err);
+    runs.run.poison = STITCH__POISON_A;
+    runs.run.flush_bytes = t->flush_bytes;
+    runs.run.draw = 1;
+    runs.run.seed = seed_of(t, b->first);
+    for (size_t k = 0; k < b->count; k++) {
+        runs.seeds[k] = seed_of(t, b->first + k);
+        runs.keys[k] = b->keys[k];
     }
-    if (!rc && !*code)
-        rc = stitch__timing_add(v->report, s->timing, us, err);
+    if (s->oracle) {
+        rc = stitch__fill_inputs(v, runs.run.seed, NULL, err);
+        if (!rc)
+            rc = time_baseline(t, s, us, code, why, err);
+    } else if (b->count == 1) {
+        rc = c->ops->timed_run(c->self, &v->scope, &runs.run, us, code, why, err);
+    } else {
+        rc = c->ops->timed_block(c->self, &v->scope, &runs, us, s->hashes, code, why, err);
+    }
+    for (size_t k = 0; !rc && !*code && k < b->count; k++)
+        rc = stitch__timing_add(v->report, s->timing, us[k], err);
     return rc;
 }
 
-/* The outputs of the run just timed against the reference; the inputs are still those of `seed`. */
-static int check_run(timer *t, side *s, stitch_error **err)
+/* What a run left is what it left when it ended: no later run of the block has written to it. */
+static int check_kept(timer *t, side *s, const block *b, size_t k, bool *same, stitch_error **err)
 {
     stitch__verify *v = t->v;
-    bool good = true;
-    int rc = s->oracle ? STITCH_OK : s->program.ops->fetch(s->program.self, &v->scope, 0, s->set, err);
+    const uint64_t *hashes = s->hashes + k * v->count;
+    int rc = STITCH_OK;
 
+    *same = true;
+    for (size_t i = 0; !rc && i < v->count; i++)
+        if (v->infos[i].role == STITCH_TENSOR_OUTPUT)
+            rc = stitch__hash_enqueue(&v->hasher, v->stream, s->set[i], v->infos[i].bytes, b->keys[k], i, err);
+    if (!rc)
+        rc = stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "hashing outputs", v->hashes_after, err);
+    for (size_t i = 0; !rc && i < v->count; i++)
+        if (v->infos[i].role == STITCH_TENSOR_OUTPUT)
+            *same = *same && hashes[i] == v->hashes_after[i];
+    return rc;
+}
+
+/* The outputs of run k of a block against the reference, which has just run on its inputs. *kept: see above. */
+static int check_run(timer *t, side *s, const block *b, size_t k, bool *kept, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    int set = b->count > 1 ? STITCH__SETS + (int)k : 0;
+    bool good = true;
+    int rc = s->oracle ? STITCH_OK : s->program.ops->fetch(s->program.self, &v->scope, set, s->set, err);
+
+    *kept = true;
+    if (!rc && b->count > 1)
+        rc = check_kept(t, s, b, k, kept, err);
     if (!rc)
         rc = stitch__compare_set(v, s->set, s->oracle, NULL, t->outputs, err);
-    for (size_t k = 0; !rc && k < stitch__output_count(v); k++)
-        good = good && stitch__output_passes(&t->outputs[k]);
+    for (size_t i = 0; !rc && i < stitch__output_count(v); i++)
+        good = good && stitch__output_passes(&t->outputs[i]);
     if (!rc && !good && s->candidate) {
         good = true;
         rc = stitch__budget_apply(v, t->outputs, err);
-        for (size_t k = 0; !rc && k < stitch__output_count(v); k++)
-            good = good && stitch__output_passes(&t->outputs[k]);
+        for (size_t i = 0; !rc && i < stitch__output_count(v); i++)
+            good = good && stitch__output_passes(&t->outputs[i]);
     }
-    for (size_t k = 0; !rc && k < stitch__output_count(v); k++) {
-        const stitch__comparison *c = &t->outputs[k].c;
+    for (size_t i = 0; !rc && i < stitch__output_count(v); i++) {
+        const stitch__comparison *c = &t->outputs[i].c;
         s->timing->max_abs = c->max_abs > s->timing->max_abs ? c->max_abs : s->timing->max_abs;
         s->timing->max_rel = c->max_rel > s->timing->max_rel ? c->max_rel : s->timing->max_rel;
         s->timing->mismatches += c->mismatches;
     }
     s->timing->checks++;
-    s->timing->checks_passed += good;
+    s->timing->checks_passed += good && *kept;
     return rc;
 }
 
@@ -329,45 +409,85 @@ static int run_reference(stitch__verify *v, uint64_t seed, stitch_error **err)
     return rc ? rc : stitch__stream_wait(v->dev, v->stream, &v->scope, "running the reference", err);
 }
 
-/* What a checked run of a side made. `first`: of this iteration, so that the reference has not run yet. */
-static int check_side(timer *t, side *s, size_t i, bool first, uint64_t seed, int *code, stitch_error **why,
-                      stitch_error **err)
+/* What a checked run of a side made. */
+static int check_side(timer *t, side *s, const block *b, size_t k, int *code, stitch_error **why, stitch_error **err)
 {
-    int64_t began = stitch__now_ns();
-    int rc = first ? run_reference(t->v, seed, err) : STITCH_OK;
+    size_t i = b->first + k;
+    bool kept;
+    int rc = check_run(t, s, b, k, &kept, err);
 
-    if (!rc)
-        rc = check_run(t, s, err);
-    if (!rc && s->candidate && s->timing->checks != s->timing->checks_passed)
-        *code = wrong_run(t, i, why);
+    if (rc || !s->candidate || s->timing->checks == s->timing->checks_passed)
+        return rc;
+    *code = kept ? wrong_run(t, i, why)
+                 : stitch__err(t->v->ctx, why, STITCH_E_VALIDATE,
+                               "the outputs of timed run %zu were written to after it had ended", i + 1);
+    return STITCH_OK;
+}
+
+static int check_block(timer *t, const block *b, size_t sides, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    size_t total = (size_t)v->options.iterations;
+    size_t secret = (size_t)(stitch__seed_derive(v->options.seed, STITCH__SEED_CHECK, 0) % total);
+    int64_t began = stitch__now_ns();
+    int rc = STITCH_OK;
+
+    for (size_t k = 0; !rc && !*code && k < b->count; k++) {
+        size_t i = b->first + k;
+        if (!b->check && i && i != secret && !(b->last && k + 1 == b->count))
+            continue;
+        rc = run_reference(v, seed_of(t, i), err);
+        for (size_t n = 0; !rc && !*code && n < sides; n++)
+            if (!t->sides[n].broken)
+                rc = check_side(t, &t->sides[n], b, k, code, why, err);
+    }
     t->checking_ns += stitch__now_ns() - began;
     return rc;
 }
 
 /* Candidate and main baseline, in turn one before the other, so that neither gains by its place; then the baselines
- * that take part in this iteration. */
-static int iteration(timer *t, size_t i, bool check, size_t sides, int *code, stitch_error **why, stitch_error **err)
+ * that take part. */
+static int measure_block(timer *t, block *b, size_t number, size_t sides, int *code, stitch_error **why,
+                         stitch_error **err)
 {
-    uint64_t seed = stitch__seed_derive(t->v->options.seed, STITCH__SEED_TIMED, i);
-    bool swap = i % 2 && sides > 1, first = true;
+    bool swap = number % 2 && sides > 1;
     int rc = STITCH_OK;
 
+    for (size_t k = 0; k < b->count; k++)
+        b->keys[k] = stitch__seed_derive(t->v->options.seed, STITCH__SEED_KEPT, b->first + k);
     for (size_t k = 0; !rc && !*code && k < sides; k++) {
         side *s = &t->sides[swap && k < 2 ? 1 - k : k];
         stitch_error *baseline_why = NULL;
         int side_code = STITCH_OK;
         if (s->broken)
             continue;
-        rc = timed_run(t, s, seed, s->candidate ? code : &side_code, s->candidate ? why : &baseline_why, err);
+        rc = timed_runs(t, s, b, s->candidate ? code : &side_code, s->candidate ? why : &baseline_why, err);
         if (!rc && side_code)
             rc = drop_baseline(t->v, s, side_code, &baseline_why, err);
-        if (!rc && !*code && check && !s->broken) {
-            rc = check_side(t, s, i, first, seed, code, why, err);
-            first = false;
-        }
         stitch_error_free(baseline_why);
     }
-    return rc;
+    return rc || *code ? rc : check_block(t, b, sides, code, why, err);
+}
+
+/* The first runs are alone: a program that is wrong ends there. Then as many as all sides have room for, and as are
+ * short enough. */
+static size_t block_size(const timer *t, size_t sides, size_t first, size_t total)
+{
+    size_t count = total - first < STITCH__BLOCK ? total - first : STITCH__BLOCK;
+
+    if (first == 0)
+        return 1;
+    for (size_t k = 0; k < sides; k++) {
+        const side *s = &t->sides[k];
+        double us = s->timing->count ? s->timing->samples[s->timing->count - 1] : 0;
+        size_t most = s->kept;
+        if (s->broken)
+            continue;
+        if (us > 0 && BLOCK_US / us < (double)most)
+            most = (size_t)(BLOCK_US / us);
+        count = most < count ? most : count;
+    }
+    return count ? count : 1;
 }
 
 static void watch_clocks(timer *t)
@@ -407,23 +527,28 @@ static int measure(timer *t, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = t->v;
     size_t total = (size_t)v->options.iterations, others = total / 4 > LEAST_RUNS ? total / 4 : LEAST_RUNS;
-    size_t middle = (size_t)(stitch__seed_derive(v->options.seed, STITCH__SEED_CHECK, 0) % total);
     int64_t budget = v->options.time_budget_ms * 1000000, end = stitch__now_ns() + budget;
+    size_t done = 0, watched = 0, blocks = 0;
     int rc = warm_up_all(t, code, why, err);
 
-    for (size_t i = 0; !rc && !*code && i < total; i++) {
-        bool out_of_time = i + 1 >= LEAST_RUNS && stitch__now_ns() > end;
-        bool last = i + 1 == total || out_of_time;
-        size_t sides = i < others || t->side_count <= 2 ? t->side_count : 2;
-        if (i % CLOCKS_EVERY == 0 || last)
+    while (!rc && !*code && done < total) {
+        bool out_of_time = done + 1 >= LEAST_RUNS && stitch__now_ns() > end;
+        size_t sides = done < others || t->side_count <= 2 ? t->side_count : 2;
+        block b = {.first = done, .count = out_of_time ? 1 : block_size(t, sides, done, total)};
+        b.last = out_of_time || done + b.count == total;
+        b.check = t->checking_ns < budget / 2;
+        if (done >= watched || b.last) {
             watch_clocks(t);
-        rc = iteration(t, i, i == 0 || i == middle || last || t->checking_ns < budget / 2, sides, code, why, err);
-        stitch__stage_progress(v, STITCH_STAGE_TIME, (int64_t)i + 1, (int64_t)total);
-        if (out_of_time && i + 1 < total) {
+            watched = done + CLOCKS_EVERY;
+        }
+        rc = measure_block(t, &b, blocks++, sides, code, why, err);
+        done += b.count;
+        stitch__stage_progress(v, STITCH_STAGE_TIME, (int64_t)done, (int64_t)total);
+        if (out_of_time && done < total) {
             if (!rc)
                 rc = stitch__report_note(v->report, err,
                                          "timing ended after %zu of %zu runs: its time budget of %lld ms was spent",
-                                         i + 1, total, (long long)v->options.time_budget_ms);
+                                         done, total, (long long)v->options.time_budget_ms);
             break;
         }
     }
@@ -498,6 +623,8 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
         rc = stitch__hash_tensors(v, false, err);
     if (!rc)
         rc = stitch__candidate_afresh(v, &v->candidate, &v->scope, &code, &why, err);
+    for (size_t k = 0; !rc && !code && k < t.side_count; k++)
+        rc = make_room(&t, &t.sides[k], err);
     if (!rc && !code)
         rc = measure(&t, &code, &why, err);
     if (!rc && !code)

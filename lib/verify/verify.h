@@ -369,6 +369,7 @@ enum {
     STITCH__SEED_EXPLOIT,
     STITCH__SEED_BOUND,
     STITCH__SEED_PREPARE,
+    STITCH__SEED_KEPT, /* keys, until which are used nobody in a worker has heard of */
 };
 
 #endif

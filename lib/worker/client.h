@@ -31,9 +31,10 @@ struct stitch__worker {
     uint64_t share_bytes;
     void *staging; /* where they are read into before they go to the device */
     bool pinned;
-    stitch__export
-        *exports[STITCH__SETS]; /* memory that outputs are written to, one a tensor; NULL: they are fetched */
-    CUstream stream;            /* for copies of it; NULL: not made yet */
+    /* Memory that outputs are written to, of the sets and of the runs of a block; one a tensor; NULL: they are fetched.
+     */
+    stitch__export *exports[STITCH__SETS + STITCH__BLOCK];
+    CUstream stream; /* for copies of it; NULL: not made yet */
 };
 
 /* ---- client.c ---- */

@@ -85,6 +85,15 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         break;
     case STITCH__OP_WORKER_RUN:
     case STITCH__OP_WORKER_TIMED_RUN: put_run(out, &q->run); break;
+    case STITCH__OP_WORKER_KEEP: stitch__put_u32(out, q->kept); break;
+    case STITCH__OP_WORKER_TIMED_BLOCK:
+        put_run(out, &q->block.run);
+        stitch__put_u32(out, q->block.count);
+        for (uint32_t k = 0; k < q->block.count; k++) {
+            stitch__put_u64(out, q->block.seeds[k]);
+            stitch__put_u64(out, q->block.keys[k]);
+        }
+        break;
     case STITCH__OP_WORKER_BUSY:
         put_run(out, &q->run);
         stitch__put_u32(out, (uint32_t)q->runs);
@@ -136,6 +145,20 @@ static bool get_fill(stitch__reader *r, stitch__request *q)
     return isfinite(q->scale) && isfinite(q->dist.a) && isfinite(q->dist.b) && in(q->dist.kind, 0, MAX_DIST);
 }
 
+static bool get_block(stitch__reader *r, stitch__timed_block *b)
+{
+    if (!get_run(r, &b->run))
+        return false;
+    b->count = stitch__get_u32(r);
+    if (!in(b->count, 1, STITCH__BLOCK))
+        return false;
+    for (uint32_t k = 0; k < b->count; k++) {
+        b->seeds[k] = stitch__get_u64(r);
+        b->keys[k] = stitch__get_u64(r);
+    }
+    return true;
+}
+
 static bool get_request(int op, stitch__reader *r, stitch__request *q)
 {
     switch (op) {
@@ -163,7 +186,7 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->tensor = stitch__get_u64(r);
         q->bytes = stitch__get_u64(r);
         q->set = (int32_t)stitch__get_u32(r);
-        return in(q->set, 0, STITCH__SETS - 1);
+        return in(q->set, 0, STITCH__SETS + STITCH__BLOCK - 1);
     case STITCH__OP_WORKER_START: q->share_bytes = stitch__get_u64(r); return true;
     case STITCH__OP_WORKER_LOAD: q->load.poison = (int32_t)stitch__get_u32(r); return in(q->load.poison, -1, 255);
     case STITCH__OP_WORKER_FILL_WEIGHTS: q->seed = stitch__get_u64(r); return true;
@@ -175,6 +198,8 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         return true;
     case STITCH__OP_WORKER_RUN:
     case STITCH__OP_WORKER_TIMED_RUN: return get_run(r, &q->run);
+    case STITCH__OP_WORKER_KEEP: q->kept = stitch__get_u32(r); return in(q->kept, 1, STITCH__BLOCK);
+    case STITCH__OP_WORKER_TIMED_BLOCK: return get_block(r, &q->block);
     case STITCH__OP_WORKER_BUSY:
         if (!get_run(r, &q->run))
             return false;
@@ -193,7 +218,7 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->offset = stitch__get_u64(r);
         q->bytes = stitch__get_u64(r);
         q->at = stitch__get_u64(r);
-        return in(q->set, 0, STITCH__SETS - 1);
+        return in(q->set, 0, STITCH__SETS + STITCH__BLOCK - 1);
     case STITCH__OP_WORKER_PROBE: q->text = stitch__get_text(r, MAX_PROBE); return true;
     case STITCH__OP_WORKER_PING:
     case STITCH__OP_WORKER_PREPARE:
@@ -230,6 +255,13 @@ static void put_cut(stitch__buf *b, const char *s, size_t max)
     stitch__buf_putc(b, 0);
 }
 
+static void put_hashes(stitch__buf *b, const uint64_t *hashes, size_t count)
+{
+    stitch__put_u32(b, (uint32_t)count);
+    for (size_t i = 0; i < count; i++)
+        stitch__put_u64(b, hashes[i]);
+}
+
 void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch__buf *out)
 {
     stitch__put_u32(out, (uint32_t)r->rc);
@@ -259,10 +291,12 @@ void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch
         stitch__put_u64(out, r->prepared.prepare_launches);
         stitch__put_u64(out, r->prepared.steps);
         break;
-    case STITCH__OP_WORKER_HASH:
-        stitch__put_u32(out, (uint32_t)r->hash_count);
-        for (size_t i = 0; i < r->hash_count; i++)
-            stitch__put_u64(out, hashes[i]);
+    case STITCH__OP_WORKER_HASH: put_hashes(out, hashes, r->hash_count); break;
+    case STITCH__OP_WORKER_TIMED_BLOCK:
+        stitch__put_u32(out, r->time_count);
+        for (uint32_t k = 0; k < r->time_count; k++)
+            stitch__put_f64(out, r->times[k]);
+        put_hashes(out, hashes, r->hash_count);
         break;
     case STITCH__OP_WORKER_TIMED_RUN: stitch__put_f64(out, r->us); break;
     case STITCH__OP_WORKER_BUSY:
@@ -279,6 +313,17 @@ void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch
 static bool time_valid(double us)
 {
     return isfinite(us) && us >= 0;
+}
+
+/* At most as many as `sets` of all tensors have. */
+static bool get_hashes(stitch__reader *r, stitch__reply *out, size_t sets)
+{
+    out->hash_count = stitch__get_u32(r);
+    out->hashes_at = r->at;
+    if (r->failed || out->hash_count > sets * STITCH__TASK_MAX_TENSORS || (r->len - r->at) / 8 < out->hash_count)
+        return false;
+    r->at += out->hash_count * 8;
+    return true;
 }
 
 static bool get_reply(int op, stitch__reader *r, stitch__reply *out)
@@ -308,13 +353,15 @@ static bool get_reply(int op, stitch__reader *r, stitch__reply *out)
         return time_valid(out->prepared.us) && out->prepared.steps <= 1u << 20 &&
                out->prepared.workspace_bytes <= INT64_MAX && out->prepared.library_workspace_bytes <= INT64_MAX &&
                out->prepared.launches <= INT64_MAX && out->prepared.prepare_launches <= INT64_MAX;
-    case STITCH__OP_WORKER_HASH:
-        out->hash_count = stitch__get_u32(r);
-        out->hashes_at = r->at;
-        if (r->failed || out->hash_count > STITCH__TASK_MAX_TENSORS || (r->len - r->at) / 8 < out->hash_count)
+    case STITCH__OP_WORKER_HASH: return get_hashes(r, out, 1);
+    case STITCH__OP_WORKER_TIMED_BLOCK:
+        out->time_count = stitch__get_u32(r);
+        if (!in(out->time_count, 1, STITCH__BLOCK))
             return false;
-        r->at += out->hash_count * 8;
-        return true;
+        for (uint32_t k = 0; k < out->time_count; k++)
+            if (!time_valid(out->times[k] = stitch__get_f64(r)))
+                return false;
+        return get_hashes(r, out, out->time_count);
     case STITCH__OP_WORKER_TIMED_RUN: out->us = stitch__get_f64(r); return time_valid(out->us);
     case STITCH__OP_WORKER_BUSY:
         out->measured = stitch__get_bool(r);

@@ -10,7 +10,7 @@
 #include "worker/worker.h"
 
 enum {
-    STITCH__WORKER_PROTOCOL = 3,
+    STITCH__WORKER_PROTOCOL = 4,
     STITCH__WORKER_MAX_PAYLOAD = 1 << 20, /* larger things go through shared memory */
     STITCH__WORKER_MAX_MESSAGE = 4096,    /* of an error's text */
     STITCH__WORKER_MAX_DETAILS = 65536,
@@ -61,6 +61,8 @@ bool stitch__same_bytes(const void *a, const void *b, size_t len); /* in constan
     X(HASH, "hashing inputs and weights")                                                                              \
     X(RUN, "running the program")                                                                                      \
     X(TIMED_RUN, "timing the program")                                                                                 \
+    X(KEEP, "making room for outputs")                                                                                 \
+    X(TIMED_BLOCK, "timing the program")                                                                               \
     X(INSPECT, "looking around the program's memory")                                                                  \
     X(FETCH, "copying outputs")                                                                                        \
     X(CLOSE, "closing the program")                                                                                    \
@@ -95,7 +97,7 @@ typedef struct stitch__request {
     /* OPEN: one memory file, the task's bytes and then the program's */
     uint64_t task_bytes, program_bytes;
     /* DATA, OUTPUT, FETCH; OUTPUT: a descriptor of device memory for the output of `set`; FETCH: `bytes` from `offset`
-     * of the tensor to `at` of the shared memory */
+     * of the tensor to `at` of the shared memory. Of both, set STITCH__SETS + k is what run k of a block made */
     uint64_t tensor, offset, bytes, at;
     /* START: size of the shared memory file; 0: none is sent */
     uint64_t share_bytes;
@@ -108,7 +110,9 @@ typedef struct stitch__request {
     /* CLEAR_STATES, OUTPUT, FETCH */
     int32_t set;
     stitch__run run;
-    int32_t runs; /* BUSY */
+    stitch__timed_block block;
+    uint32_t kept; /* KEEP: for so many runs */
+    int32_t runs;  /* BUSY */
     /* PROFILE: parts and set as in stitch__collect_options; `text` has the names of more metrics, joined by commas */
     uint32_t parts, metrics;
     const char *text; /* PROBE, PROFILE */
@@ -127,12 +131,15 @@ typedef struct stitch__reply {
     const char *version, *arch, *name, *sandbox;
     /* PREPARE */
     stitch__prepared prepared;
-    /* HASH */
+    /* HASH; TIMED_BLOCK: for each run as many as there are tensors */
     size_t hash_count;
     uint64_t hashes_at; /* offset in the message */
-    bool measured;      /* BUSY; false: `text` says why not */
-    double us;          /* TIMED_RUN, BUSY (of one run) */
-    const char *text;   /* PROBE, BUSY, PROFILE: the facts as JSON */
+    /* TIMED_BLOCK */
+    uint32_t time_count;
+    double times[STITCH__BLOCK];
+    bool measured;    /* BUSY; false: `text` says why not */
+    double us;        /* TIMED_RUN, BUSY (of one run) */
+    const char *text; /* PROBE, BUSY, PROFILE: the facts as JSON */
 } stitch__reply;
 
 void stitch__request_encode(const stitch__request *q, stitch__buf *out);

@@ -29,7 +29,9 @@ typedef struct server {
     stitch_program *program;
     stitch__runner *runner;
     stitch__candidate candidate;
-    CUdeviceptr *outputs[STITCH__SETS]; /* memory that the verifier gave for them, until a runner has it */
+    /* Memory for outputs: of the sets what the verifier gave, until the runner has it; then of the runs of a block. */
+    CUdeviceptr *outputs[STITCH__SETS + STITCH__BLOCK];
+    uint32_t kept; /* so many runs of a block have room */
     void *share;
     uint64_t share_bytes;
     bool registered, lost;
@@ -55,11 +57,12 @@ static void close_program(server *s)
     s->registered = false;
     stitch__runner_close(s->runner);
     s->runner = NULL;
-    for (int set = 0; set < STITCH__SETS; set++) {
+    for (size_t set = 0; set < STITCH__COUNT(s->outputs); set++) {
         for (size_t i = 0; s->outputs[set] && i < stitch_interface_tensor_count(s->task->iface); i++)
             stitch__mem_free(s->dev, s->outputs[set][i]);
         stitch__zero_free(s->outputs[set]);
     }
+    s->kept = 0;
     memset(&s->candidate, 0, sizeof(s->candidate));
     stitch__memory_unmap(s->share, s->share_bytes);
     s->share = NULL;
@@ -126,6 +129,14 @@ static int do_data(server *s, exchange *x)
     return rc;
 }
 
+static int have_list(server *s, int set, stitch_error **err)
+{
+    if (!s->outputs[set])
+        s->outputs[set] =
+            stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1, sizeof(CUdeviceptr));
+    return s->outputs[set] ? STITCH_OK : stitch__err_nomem(s->ctx, err);
+}
+
 /* Memory of the verifier for an output, which it then reads without any copy through the host. */
 static int do_output(server *s, exchange *x)
 {
@@ -135,14 +146,13 @@ static int do_output(server *s, exchange *x)
 
     if (rc)
         return rc;
-    if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || s->runner || x->memory < 0)
+    if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || (s->runner && q->set < STITCH__SETS) ||
+        x->memory < 0)
         return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
                            "%s is no output of %" PRIu64 " bytes, or it comes too late", info.name, q->bytes);
-    if (!s->outputs[q->set])
-        s->outputs[q->set] =
-            stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1, sizeof(CUdeviceptr));
-    if (!s->outputs[q->set])
-        return stitch__err_nomem(s->ctx, &x->err);
+    rc = have_list(s, q->set, &x->err);
+    if (rc)
+        return rc;
     if (s->outputs[q->set][q->tensor])
         return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is memory for %s already", info.name);
     return stitch__guards_import(s->dev, x->memory, (size_t)info.bytes, info.name, &s->outputs[q->set][q->tensor],
@@ -205,9 +215,58 @@ static int do_fetch(server *s, exchange *x)
                            info.name);
     if (!q->bytes)
         return STITCH_OK;
-    CUdeviceptr from = stitch__runner_set(s->runner, q->set)[q->tensor] + q->offset;
-    return stitch__cu_checkf(s->dev, s->dev->drv->MemcpyDtoH((char *)s->share + q->at, from, (size_t)q->bytes), &x->err,
-                             "copying output %s", info.name);
+    const CUdeviceptr *set = q->set < STITCH__SETS ? stitch__runner_set(s->runner, q->set) : s->outputs[q->set];
+    if (!set || !set[q->tensor])
+        return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "no run has left its %s there", info.name);
+    return stitch__cu_checkf(
+        s->dev, s->dev->drv->MemcpyDtoH((char *)s->share + q->at, set[q->tensor] + q->offset, (size_t)q->bytes),
+        &x->err, "copying output %s", info.name);
+}
+
+/* Memory for the outputs of so many runs of a block, where the verifier has given none. */
+static int do_keep(server *s, exchange *x)
+{
+    stitch_tensor_info info;
+    int rc = STITCH_OK;
+
+    for (int set = STITCH__SETS; !rc && set < STITCH__SETS + (int)x->q->kept; set++) {
+        rc = have_list(s, set, &x->err);
+        for (size_t i = 0; !rc && i < stitch_interface_tensor_count(s->task->iface); i++) {
+            rc = tensor_info(s, i, &info, &x->err);
+            if (!rc && info.role == STITCH_TENSOR_OUTPUT && !s->outputs[set][i])
+                rc = stitch__mem_alloc(s->dev, (size_t)info.bytes, info.name, &s->outputs[set][i], &x->err);
+        }
+    }
+    s->kept = rc ? 0 : x->q->kept;
+    return rc;
+}
+
+static int do_timed_block(server *s, exchange *x, const stitch__scope *scope)
+{
+    const stitch__timed_block *b = &x->q->block;
+    size_t tensors = stitch_interface_tensor_count(s->task->iface);
+    stitch__run run = b->run;
+    int rc = STITCH_OK;
+
+    if (b->count > s->kept)
+        return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is room for the outputs of %u runs, not of %u",
+                           s->kept, b->count);
+    x->hashes = stitch__calloc(s->ctx, b->count * tensors + 1, sizeof(*x->hashes));
+    if (!x->hashes)
+        return stitch__err_nomem(s->ctx, &x->err);
+    for (uint32_t k = 0; !rc && !x->code && k < b->count; k++) {
+        run.seed = b->seeds[k];
+        rc =
+            s->candidate.ops->timed_run(s->candidate.self, scope, &run, &x->reply.times[k], &x->code, &x->why, &x->err);
+        if (!rc && !x->code)
+            rc = stitch__runner_keep(s->runner, scope, s->outputs[STITCH__SETS + k], b->keys[k],
+                                     x->hashes + k * tensors, &x->err);
+    }
+    if (!rc && s->hooks && s->hooks->hashes)
+        s->hooks->hashes(x->hashes, b->count * tensors);
+    x->reply.time_count = b->count;
+    x->reply.hash_count = b->count * tensors;
+    return rc;
 }
 
 static int do_busy(server *s, exchange *x, const stitch__scope *scope)
@@ -311,6 +370,8 @@ static int do_candidate(server *s, exchange *x)
     case STITCH__OP_WORKER_RUN: return ops->run(self, &scope, &q->run, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_TIMED_RUN:
         return ops->timed_run(self, &scope, &q->run, &x->reply.us, &x->code, &x->why, &x->err);
+    case STITCH__OP_WORKER_KEEP: return do_keep(s, x);
+    case STITCH__OP_WORKER_TIMED_BLOCK: return do_timed_block(s, x, &scope);
     case STITCH__OP_WORKER_BUSY: return do_busy(s, x, &scope);
     case STITCH__OP_WORKER_PROFILE: return do_profile(s, x, &scope);
     case STITCH__OP_WORKER_INSPECT: return ops->inspect(self, &scope, &x->code, &x->why, &x->err);

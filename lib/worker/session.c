@@ -20,7 +20,7 @@ static void close_exports(stitch__worker *w)
     if (!w->exports[0] && !w->stream)
         return;
     bool entered = stitch__device_enter(w->dev, NULL) == STITCH_OK;
-    for (int set = 0; set < STITCH__SETS; set++) {
+    for (size_t set = 0; set < STITCH__COUNT(w->exports); set++) {
         for (size_t i = 0; entered && w->exports[set] && i < w->count; i++)
             stitch__export_close(w->dev, &w->exports[set][i]);
         stitch__zero_free(w->exports[set]);
@@ -171,6 +171,21 @@ static int send_output(stitch__worker *w, const stitch__scope *scope, int set, s
     return rc;
 }
 
+static int send_outputs(stitch__worker *w, const stitch__scope *scope, int set, stitch_error **err)
+{
+    int rc = STITCH_OK;
+
+    w->exports[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->exports));
+    if (!w->exports[set])
+        return stitch__err_nomem(w->ctx, err);
+    for (size_t i = 0; i < w->count; i++)
+        w->exports[set][i].fd = -1;
+    for (size_t i = 0; !rc && i < w->count; i++)
+        if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
+            rc = send_output(w, scope, set, i, err);
+    return rc;
+}
+
 /* Outputs in device memory that both processes map: what the program writes is here without a copy through the host.
  * Where that cannot be done, all of them are fetched. Only a worker that is lost is an error. */
 static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_error **err)
@@ -184,16 +199,8 @@ static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_e
         w->stream = NULL;
         rc = STITCH_E_UNSUPPORTED;
     }
-    for (int set = 0; !rc && set < STITCH__SETS; set++) {
-        w->exports[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->exports));
-        if (!w->exports[set])
-            return stitch__err_nomem(w->ctx, err);
-        for (size_t i = 0; i < w->count; i++)
-            w->exports[set][i].fd = -1;
-        for (size_t i = 0; !rc && i < w->count; i++)
-            if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
-                rc = send_output(w, scope, set, i, &why);
-    }
+    for (int set = 0; !rc && set < STITCH__SETS; set++)
+        rc = send_outputs(w, scope, set, &why);
     if (!rc)
         return STITCH_OK;
     if (w->lost || rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT) {
@@ -288,6 +295,12 @@ static int worker_clear_states(void *self, const stitch__scope *scope, int set, 
     return stitch__worker_call(self, scope, &q, -1, NULL, &r, err);
 }
 
+static int wrong_hashes(stitch__worker *w, size_t sent, size_t wanted, stitch_error **err)
+{
+    stitch__worker_lose(w, "it sent a wrong number of hashes");
+    return stitch__err(w->ctx, err, STITCH_E_IO, "the worker sent %zu hashes for %zu tensors", sent, wanted);
+}
+
 static int worker_hash(void *self, const stitch__scope *scope, uint64_t seed, bool inputs, uint64_t *out,
                        stitch_error **err)
 {
@@ -296,11 +309,8 @@ static int worker_hash(void *self, const stitch__scope *scope, uint64_t seed, bo
     stitch__reply r;
     int rc = stitch__worker_call(w, scope, &q, -1, NULL, &r, err);
 
-    if (!rc && r.hash_count != w->count) {
-        stitch__worker_lose(w, "it sent a wrong number of hashes");
-        return stitch__err(w->ctx, err, STITCH_E_IO, "the worker sent %zu hashes for %zu tensors", r.hash_count,
-                           w->count);
-    }
+    if (!rc && r.hash_count != w->count)
+        return wrong_hashes(w, r.hash_count, w->count, err);
     for (size_t i = 0; !rc && i < w->count; i++)
         out[i] = stitch__reply_hash(&r, w->channel.payload, i);
     return rc;
@@ -324,6 +334,38 @@ static int worker_timed_run(void *self, const stitch__scope *scope, const stitch
     int rc = stitch__worker_call(self, scope, &q, -1, &blame, &r, err);
     *us = rc || *code ? 0 : r.us;
     return rc;
+}
+
+static int worker_keep(void *self, const stitch__scope *scope, uint32_t count, stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_KEEP, .kept = count};
+    stitch__worker *w = self;
+    stitch__reply r;
+    int rc = STITCH_OK;
+
+    for (uint32_t k = 0; !rc && w->stream && k < count; k++)
+        if (!w->exports[STITCH__SETS + k])
+            rc = send_outputs(w, scope, STITCH__SETS + (int)k, err);
+    return rc ? rc : stitch__worker_call(w, scope, &q, -1, NULL, &r, err);
+}
+
+static int worker_timed_block(void *self, const stitch__scope *scope, const stitch__timed_block *block, double *us,
+                              uint64_t *hashes, int *code, stitch_error **why, stitch_error **err)
+{
+    const stitch__request q = {.op = STITCH__OP_WORKER_TIMED_BLOCK, .block = *block};
+    const stitch__blame blame = {code, why};
+    stitch__worker *w = self;
+    stitch__reply r;
+    int rc = stitch__worker_call(w, scope, &q, -1, &blame, &r, err);
+
+    if (rc || *code)
+        return rc;
+    if (r.hash_count != block->count * w->count)
+        return wrong_hashes(w, r.hash_count, block->count * w->count, err);
+    memcpy(us, r.times, block->count * sizeof(*us));
+    for (size_t i = 0; i < r.hash_count; i++)
+        hashes[i] = stitch__reply_hash(&r, w->channel.payload, i);
+    return STITCH_OK;
 }
 
 static int worker_busy(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
@@ -508,6 +550,8 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
         .hash = worker_hash,
         .run = worker_run,
         .timed_run = worker_timed_run,
+        .keep = worker_keep,
+        .timed_block = worker_timed_block,
         .busy = worker_busy,
         .profile = worker_profile,
         .fetch = worker_fetch,

@@ -82,9 +82,12 @@ void stitch__gpu_lock_release(stitch__gpu_lock *lock);
 
 /* ---- serve.c: the worker's side ---------------------------------------------------------------------------------- */
 
+/* For tests. */
 typedef struct stitch__worker_hooks {
     /* Answers stitch__worker_probe(); NULL in the real worker, which refuses the question. */
     void (*probe)(const char *question, stitch__buf *answer);
+    /* Changes the hashes of kept outputs before they are sent; NULL: nobody does. */
+    void (*hashes)(uint64_t *hashes, size_t count);
 } stitch__worker_hooks;
 
 /* The worker's main(): serves on descriptor STITCH__WORKER_FD until the other side is gone. Returns the exit code. */

@@ -227,6 +227,108 @@ TEST(data_of_tensors)
     stitch_task_free(t);
 }
 
+/* Each run of a block leaves what the same run alone leaves, and the hash that was taken when it ended. */
+TEST(runs_in_a_block)
+{
+    enum { RUNS = 4 };
+    stitch__timed_block block = {
+        .run = STITCH__RUN_INIT, .count = RUNS, .seeds = {21, 22, 23, 24}, .keys = {5, 6, 7, 8}};
+    const stitch__load load = {-1};
+    static float alone[RUNS][N], kept[N];
+    uint64_t hashes[RUNS * 4] = {0}, own[4];
+    stitch__hasher hasher = {0};
+    stitch__prepared prepared;
+    stitch__candidate c;
+    stitch__worker *w = NULL;
+    stitch_error *why = NULL;
+    CUdeviceptr into[4] = {0};
+    double us[RUNS], sum = 0;
+    int code = 0;
+
+    need_worker();
+    stitch_task *t = vector_task();
+    stitch_program *p = make_program(t, good);
+    stitch__scope scope = scope_of(60000);
+    CHECK_OK(stitch__device_enter(dev, &err));
+    CHECK_OK(stitch__mem_alloc(dev, sizeof(kept), "y", &into[3], &err));
+    CHECK_OK(stitch__hasher_open(&hasher, dev, NULL, 4, &err));
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    CHECK_OK(stitch__worker_open(w, &scope, t, p, &c, &err));
+    CHECK_OK(c.ops->load(c.self, &scope, &load, &code, &why, &err));
+    CHECK_OK(c.ops->fill_weights(c.self, &scope, 11, &err));
+    CHECK_OK(c.ops->fill_inputs(c.self, &scope, 12, NULL, &err));
+    CHECK_OK(c.ops->prepare(c.self, &scope, &prepared, &code, &why, &err));
+    CHECK_INT(code, STITCH_OK);
+    block.run.draw = 1;
+    block.run.poison = 0xff;
+    block.run.flush_bytes = device.simulated ? 0 : 64 << 20;
+    for (int k = 0; k < RUNS; k++) {
+        block.run.seed = block.seeds[k];
+        CHECK_OK(c.ops->timed_run(c.self, &scope, &block.run, &us[k], &code, &why, &err));
+        CHECK_OK(c.ops->fetch(c.self, &scope, 0, into, &err));
+        CHECK_INT(dev->drv->MemcpyDtoH(alone[k], into[3], sizeof(kept)), 0);
+    }
+    CHECK(memcmp(alone[0], alone[1], sizeof(kept)) != 0);
+    CHECK_ERR(c.ops->timed_block(c.self, &scope, &block, us, hashes, &code, &why, &err), STITCH_E_STATE,
+              "room for the outputs of 0 runs, not of 4");
+    CHECK_OK(c.ops->keep(c.self, &scope, RUNS, &err));
+    for (int round = 0; round < 3; round++) {
+        CHECK_OK(c.ops->timed_block(c.self, &scope, &block, us, hashes, &code, &why, &err));
+        CHECK_INT(code, STITCH_OK);
+        for (int k = 0; k < RUNS; k++) {
+            CHECK_OK(c.ops->fetch(c.self, &scope, STITCH__SETS + k, into, &err));
+            CHECK_INT(dev->drv->MemcpyDtoH(kept, into[3], sizeof(kept)), 0);
+            CHECK(memcmp(alone[k], kept, sizeof(kept)) == 0);
+            CHECK(us[k] >= 0 && (device.simulated || us[k] > 0));
+            CHECK_OK(stitch__hash_enqueue(&hasher, NULL, into[3], sizeof(kept), block.keys[k], 3, &err));
+            CHECK_OK(stitch__hash_fetch(&hasher, NULL, &scope, "hashing", own, &err));
+            CHECK(own[3] && own[3] == hashes[4 * k + 3]);
+            CHECK(!hashes[4 * k] && !hashes[4 * k + 1] && !hashes[4 * k + 2]);
+            sum += us[k];
+        }
+    }
+    printf("# %.2f us a run\n", sum / (3 * RUNS));
+    stitch__hasher_close(&hasher);
+    c.ops->close(c.self);
+    stitch__worker_release(w, true);
+    stitch__mem_free(dev, into[3]);
+    stitch__device_leave(dev);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+/* A right program, but for what it left of an earlier run not being that any more. */
+TEST(a_kept_output_that_changed)
+{
+    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    need_worker();
+    if (device.simulated)
+        SKIP("needs times");
+    o.where = STITCH_VERIFY_WORKER;
+    o.profile = STITCH_PROFILE_NEVER;
+    stitch_context *before = ctx;
+    for (int lie = 1; lie >= 0; lie--) {
+        stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+        CHECK_INT(setenv("STITCH_WORKER", test_worker(), 1), 0);
+        CHECK_INT(lie ? setenv("CUDA_STITCH_TEST_WORKER", "other-hashes", 1) : unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
+        CHECK_OK(stitch_context_new(&ctx, &options, &err)); /* with workers of its own */
+        stitch_task *t = vector_task();
+        stitch_report *r = verify(t, VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];"), VECTOR_PLAN, &o);
+        CHECK_INT(stitch_report_summary_get(r, &s), 0);
+        CHECK_INT(s.failed_stage, lie ? STITCH_STAGE_TIME : STITCH_STAGE_NONE);
+        if (lie)
+            CHECK_HAS(stitch_report_text(r), "were written to after it had ended");
+        else
+            printf("# speed-up against itself %.3f\n", s.speedup);
+        stitch_report_free(r);
+        stitch_task_free(t);
+        stitch_context_free(ctx);
+    }
+    ctx = before;
+    CHECK_INT(unsetenv("STITCH_WORKER"), 0);
+}
+
 /* Outputs larger than the memory that they come through. */
 TEST(large_outputs)
 {
@@ -652,6 +754,7 @@ TEST(nothing_is_left)
     CHECK(waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0);
 }
 
-TEST_MAIN(RUN(the_same_bits_as_in_this_process), RUN(data_of_tensors), RUN(large_outputs), RUN(faults_in_a_row),
-          RUN(an_endless_kernel), RUN(killed_at_any_point), RUN(confined), RUN(no_probes_outside_of_tests),
-          RUN(no_secrets), RUN(orphans_end), RUN(one_timing_at_a_time), RUN(nothing_is_left))
+TEST_MAIN(RUN(the_same_bits_as_in_this_process), RUN(data_of_tensors), RUN(runs_in_a_block),
+          RUN(a_kept_output_that_changed), RUN(large_outputs), RUN(faults_in_a_row), RUN(an_endless_kernel),
+          RUN(killed_at_any_point), RUN(confined), RUN(no_probes_outside_of_tests), RUN(no_secrets), RUN(orphans_end),
+          RUN(one_timing_at_a_time), RUN(nothing_is_left))

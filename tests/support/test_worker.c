@@ -231,6 +231,11 @@ static void good_reply(fake *f, int op, const stitch__request *q, stitch__reply 
     r->prepared.steps = 1;
     r->hash_count = f->tensors;
     memset(hashes, 0, f->tensors * sizeof(*hashes));
+    if (op == STITCH__OP_WORKER_TIMED_BLOCK) {
+        r->time_count = q->block.count;
+        r->hash_count *= r->time_count;
+        memset(hashes, 0, r->hash_count * sizeof(*hashes));
+    }
     if (op == STITCH__OP_WORKER_BUSY) {
         r->measured = true;
         r->us = 2.5;
@@ -351,14 +356,14 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
     if (strcmp(b, "other") == 0)
         op = r->op = STITCH__OP_WORKER_PING;
     else if (strcmp(b, "late") == 0)
-        r->us = 1e9;
+        r->us = r->times[0] = 1e9;
     else if (strcmp(b, "late-together") == 0) { /* one run could have taken that long, all of them cannot */
         usleep(300000);
-        r->us = 290000;
+        r->us = r->times[0] = r->times[1] = 290000;
     } else if (strcmp(b, "nan") == 0)
-        r->us = r->prepared.us = NAN;
+        r->us = r->times[0] = r->prepared.us = NAN;
     else if (strcmp(b, "negative") == 0)
-        r->us = r->prepared.us = -1;
+        r->us = r->times[0] = r->prepared.us = -1;
     else if (strcmp(b, "busy") == 0)
         r->busy_ns = UINT64_MAX;
     else if (strcmp(b, "status") == 0)
@@ -373,6 +378,8 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
         r->code = STITCH_E_FAULT;
     else if (strcmp(b, "count") == 0)
         r->hash_count = f->tensors + 1;
+    else if (strcmp(b, "fewer") == 0)
+        r->time_count--;
     else if (strcmp(b, "version") == 0)
         r->version = "0.0.0\x1b";
     else if (strcmp(b, "arch") == 0)
@@ -456,9 +463,16 @@ static int run_fake(const char *mode)
     return 0;
 }
 
+/* As if a later run had found what an earlier one left, and had written to it. */
+static void other_hashes(uint64_t *hashes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hashes[i] ^= hashes[i] != 0;
+}
+
 int main(void)
 {
-    static const stitch__worker_hooks hooks = {probe};
     const char *mode = getenv("CUDA_STITCH_TEST_WORKER");
+    const stitch__worker_hooks hooks = {probe, mode && strcmp(mode, "other-hashes") == 0 ? other_hashes : NULL};
     return mode && strchr(mode, ':') ? run_fake(mode) : stitch__worker_main(&hooks);
 }

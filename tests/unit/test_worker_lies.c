@@ -132,13 +132,14 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     stitch__run run = STITCH__RUN_INIT;
     stitch__prepared prepared;
     stitch_error *why = NULL;
-    uint64_t hashes[2];
+    stitch__timed_block block = {.run = STITCH__RUN_INIT, .count = 3, .seeds = {1, 2, 3}, .keys = {4, 5, 6}};
+    uint64_t hashes[2], kept[3 * 2];
     CUdeviceptr into[2] = {0};
     const stitch__collect_options collect = {.parts = STITCH__PARTS};
     stitch__facts *facts = NULL;
     stitch__device *dev;
     outcome o = {0};
-    double us;
+    double us, times[3];
     int64_t start = stitch__now_ns();
 
     CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", mode, 1), 0);
@@ -158,6 +159,8 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     STEP("hash", c.ops->hash(c.self, &scope, 1, true, hashes, &err))
     STEP("run", c.ops->run(c.self, &scope, &run, &o.code, &why, &err))
     STEP("timed", c.ops->timed_run(c.self, &scope, &run, &us, &o.code, &why, &err))
+    STEP("keep", c.ops->keep(c.self, &scope, 3, &err))
+    STEP("block", c.ops->timed_block(c.self, &scope, &block, times, kept, &o.code, &why, &err))
     STEP("busy", c.ops->busy(c.self, &scope, &run, 5, &o.busy_us, &o.code, &why, &err))
     if (!o.rc && !o.code) {
         snprintf(o.reason, sizeof(o.reason), "%s", why ? stitch_error_message(why) : "");
@@ -234,6 +237,8 @@ static const struct {
     {"HASH", "hash", "hashing", false},
     {"RUN", "run", "running the program", true},
     {"TIMED_RUN", "timed", "timing the program", true},
+    {"KEEP", "keep", "making room for outputs", false},
+    {"TIMED_BLOCK", "block", "timing the program", true},
     {"BUSY", "busy", "recording the program", true},
     {"PROFILE", "profile", "profiling the program", true},
     {"INSPECT", "inspect", "looking around", true},
@@ -323,6 +328,12 @@ TEST(numbers_that_cannot_be)
     expect("TIMED_RUN:late", "timed", 0, STITCH_E_FAULT, "more time than has passed");
     expect("TIMED_RUN:nan", "timed", 0, STITCH_E_FAULT, "malformed");
     expect("TIMED_RUN:negative", "timed", 0, STITCH_E_FAULT, "malformed");
+    expect("TIMED_BLOCK:late", "block", 0, STITCH_E_FAULT, "more time than has passed");
+    expect("TIMED_BLOCK:late-together", "block", 0, STITCH_E_FAULT, "more time than has passed");
+    expect("TIMED_BLOCK:nan", "block", 0, STITCH_E_FAULT, "malformed");
+    expect("TIMED_BLOCK:negative", "block", 0, STITCH_E_FAULT, "malformed");
+    expect("TIMED_BLOCK:fewer", "block", 0, STITCH_E_FAULT, "timed another number of runs");
+    expect("TIMED_BLOCK:count", "block", STITCH_E_IO, 0, "3 hashes for 6 tensors");
     expect("BUSY:late", "busy", 0, STITCH_E_FAULT, "more time than has passed");
     expect("BUSY:late-together", "busy", 0, STITCH_E_FAULT, "more time than has passed");
     expect("BUSY:nan", "busy", 0, STITCH_E_FAULT, "malformed");

@@ -111,6 +111,8 @@ static stitch__request sample(int op)
     q.set = 1;
     q.run = (stitch__run){1, 0x7f, 3, 1, 12345};
     q.runs = STITCH__BUSY_MAX_RUNS;
+    q.kept = STITCH__BLOCK;
+    q.block = (stitch__timed_block){.run = q.run, .count = 2, .seeds = {7, UINT64_MAX}, .keys = {8, 9}};
     q.parts = STITCH__PARTS;
     q.metrics = STITCH__METRIC_FULL;
     q.text = "why?";
@@ -137,6 +139,11 @@ TEST(requests_arrive_as_sent)
             CHECK_INT(got.run.set, 1);
             CHECK_INT(got.run.flush_bytes, 12345);
             CHECK_INT(got.runs, STITCH__BUSY_MAX_RUNS);
+        }
+        if (op == STITCH__OP_WORKER_TIMED_BLOCK) {
+            CHECK_INT(got.block.run.flush_bytes, 12345);
+            CHECK_INT(got.block.count, 2);
+            CHECK(got.block.seeds[1] == UINT64_MAX && got.block.keys[0] == 8 && got.block.keys[1] == 9);
         }
         if (op == STITCH__OP_WORKER_PROFILE) {
             CHECK_INT(got.run.flush_bytes, 12345);
@@ -185,6 +192,12 @@ TEST(requests_out_of_range)
     for (size_t i = 0; i < STITCH__COUNT(counts); i++)
         refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_BUSY, .run = STITCH__RUN_INIT, .runs = counts[i]});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_CLEAR_STATES, .set = 2});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OUTPUT, .set = STITCH__SETS + STITCH__BLOCK});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FETCH, .set = STITCH__SETS + STITCH__BLOCK});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = 0});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = STITCH__BLOCK + 1});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_TIMED_BLOCK, .block = {.run = runs[0], .count = 1}});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_TIMED_BLOCK, .block = {.run = STITCH__RUN_INIT}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .scale = NAN});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .dist = {.kind = -1}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_LOAD, .load = {256}});
@@ -206,6 +219,8 @@ TEST(replies_arrive_as_sent)
                            .sandbox = "seccomp",
                            .prepared = {1.5, 2, 3, 4, 5, 6},
                            .hash_count = 3,
+                           .time_count = 2,
+                           .times = {1.5, 0},
                            .measured = true,
                            .us = 12.25,
                            .text = op == STITCH__OP_WORKER_BUSY ? "" : "because"};
@@ -222,6 +237,10 @@ TEST(replies_arrive_as_sent)
             CHECK(memcmp(got.uuid, r.uuid, 16) == 0);
             break;
         case STITCH__OP_WORKER_PREPARE: CHECK(got.prepared.us == 1.5 && got.prepared.steps == 6); break;
+        case STITCH__OP_WORKER_TIMED_BLOCK:
+            CHECK_INT(got.time_count, 2);
+            CHECK(got.times[0] == 1.5 && got.times[1] == 0);
+            /* fall through */
         case STITCH__OP_WORKER_HASH:
             CHECK_INT(got.hash_count, 3);
             for (size_t i = 0; i < 3; i++)
@@ -305,6 +324,10 @@ TEST(replies_out_of_range)
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.steps = UINT64_MAX}});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.launches = UINT64_MAX}});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_HASH, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_BLOCK});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_BLOCK, .time_count = 1, .times = {-1}});
+    refuse_reply(&(stitch__reply){
+        .op = STITCH__OP_WORKER_TIMED_BLOCK, .time_count = 1, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_BUSY});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_BUSY, .us = 1, .text = "why"});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_BUSY, .measured = true, .us = 1, .text = "why"});
