@@ -233,10 +233,10 @@ static int copy_outputs(stitch__runner *r, int set, const CUdeviceptr *into, sti
     return rc;
 }
 
-int stitch__runner_keep(stitch__runner *r, const stitch__scope *scope, const CUdeviceptr *into, uint64_t key,
+int stitch__runner_keep(stitch__runner *r, const stitch__scope *scope, int set, const CUdeviceptr *into, uint64_t key,
                         uint64_t *hashes, stitch_error **err)
 {
-    int rc = copy_outputs(r, 0, into, err);
+    int rc = copy_outputs(r, set, into, err);
     return rc ? rc : hash_roles(r, scope, into, 1u << STITCH_TENSOR_OUTPUT, key, "hashing outputs", hashes, err);
 }
 

@@ -139,8 +139,8 @@ void stitch__runner_close(stitch__runner *r);
 stitch__candidate stitch__runner_candidate(stitch__runner *r); /* its close() closes the runner */
 /* Memory of a set, for those who put outputs elsewhere. */
 const CUdeviceptr *stitch__runner_set(const stitch__runner *r, int set);
-/* Copies the outputs of set 0 to `into` (a pointer a tensor), and hashes them; waits. */
-int stitch__runner_keep(stitch__runner *r, const stitch__scope *scope, const CUdeviceptr *into, uint64_t key,
+/* Copies the outputs of a set to `into` (a pointer a tensor), and hashes them; waits. */
+int stitch__runner_keep(stitch__runner *r, const stitch__scope *scope, int set, const CUdeviceptr *into, uint64_t key,
                         uint64_t *hashes, stitch_error **err);
 /* The device still runs the candidate although its time is over: nothing that it may use can be released. */
 bool stitch__runner_abandoned(const stitch__runner *r);

@@ -4,7 +4,9 @@
  * flushed L2 cache, and its outputs are compared with the reference.
  *
  * Where both are in workers they alternate in blocks of a few runs: the device takes longer to change from one process
- * to another than many programs run. The outputs of each run of a block are kept, and checked after it.
+ * to another than many programs run. The outputs of each run of a block are kept, and checked after it. Blocks take
+ * turns with the addresses of inputs and outputs: where they lie in memory is worth a per cent or two to short kernels,
+ * and two processes never have the same places.
  */
 #include "verify/verify.h"
 
@@ -12,7 +14,7 @@
 
 #define LEAST_RUNS   10
 #define CLOCKS_EVERY 10           /* iterations */
-#define KEPT_BYTES   (256u << 20) /* of outputs of a block, for each side */
+#define KEPT_BYTES   (256u << 20) /* of outputs of a block, or of copies of inputs, for each side */
 #define BLOCK_US     20000.0      /* a side's runs in a row, by the device's time: what matters beyond that is drift */
 
 /* One side of the measurement: the candidate, or a baseline. What a program needs beside its kernels (another process,
@@ -39,11 +41,13 @@ typedef struct timer {
     side *sides; /* the candidate, the main baseline, others */
     stitch__trial_output *outputs;
     int64_t checking_ns; /* spent on checking outputs of timed runs */
+    bool can_move;       /* inputs are small enough to be there twice */
 } timer;
 
 /* Iterations that are measured together. */
 typedef struct block {
-    size_t first, count; /* count 1: nothing need be kept */
+    size_t number;       /* of the block */
+    size_t first, count; /* iterations; count 1: nothing need be kept */
     bool check;          /* all of them, and not only those that always are */
     bool last;           /* none follow */
     uint64_t keys[STITCH__BLOCK];
@@ -181,6 +185,14 @@ static int make_room(timer *t, side *s, stitch_error **err)
     return STITCH_OK;
 }
 
+static bool inputs_small(const stitch__verify *v)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < v->count; i++)
+        bytes += v->infos[i].role == STITCH_TENSOR_INPUT ? v->infos[i].bytes : 0;
+    return bytes <= KEPT_BYTES;
+}
+
 static int open_timer(timer *t, stitch_error **err)
 {
     stitch__verify *v = t->v;
@@ -191,6 +203,7 @@ static int open_timer(timer *t, stitch_error **err)
         return rc;
     STITCH__CU(dev->drv->EventCreate(&t->start, CU_EVENT_DEFAULT));
     STITCH__CU(dev->drv->EventCreate(&t->stop, CU_EVENT_DEFAULT));
+    t->can_move = inputs_small(v);
     t->flush_bytes = v->options.flush_bytes;
     if (t->flush_bytes == 0)
         t->flush_bytes = stitch__flush_bytes(dev);
@@ -309,6 +322,10 @@ static int timed_runs(timer *t, side *s, const block *b, int *code, stitch_error
     for (size_t k = 0; k < b->count; k++) {
         runs.seeds[k] = seed_of(t, b->first + k);
         runs.keys[k] = b->keys[k];
+    }
+    if (b->count > 1) {
+        runs.run.moved = t->can_move && b->number & 2;
+        runs.run.set = b->number & 4 ? 1 : 0;
     }
     if (s->oracle) {
         rc = stitch__fill_inputs(v, runs.run.seed, NULL, err);
@@ -447,10 +464,9 @@ static int check_block(timer *t, const block *b, size_t sides, int *code, stitch
 
 /* Candidate and main baseline, in turn one before the other, so that neither gains by its place; then the baselines
  * that take part. */
-static int measure_block(timer *t, block *b, size_t number, size_t sides, int *code, stitch_error **why,
-                         stitch_error **err)
+static int measure_block(timer *t, block *b, size_t sides, int *code, stitch_error **why, stitch_error **err)
 {
-    bool swap = number % 2 && sides > 1;
+    bool swap = b->number % 2 && sides > 1;
     int rc = STITCH_OK;
 
     for (size_t k = 0; k < b->count; k++)
@@ -534,14 +550,14 @@ static int measure(timer *t, int *code, stitch_error **why, stitch_error **err)
     while (!rc && !*code && done < total) {
         bool out_of_time = done + 1 >= LEAST_RUNS && stitch__now_ns() > end;
         size_t sides = done < others || t->side_count <= 2 ? t->side_count : 2;
-        block b = {.first = done, .count = out_of_time ? 1 : block_size(t, sides, done, total)};
+        block b = {.number = blocks++, .first = done, .count = out_of_time ? 1 : block_size(t, sides, done, total)};
         b.last = out_of_time || done + b.count == total;
         b.check = t->checking_ns < budget / 2;
         if (done >= watched || b.last) {
             watch_clocks(t);
             watched = done + CLOCKS_EVERY;
         }
-        rc = measure_block(t, &b, blocks++, sides, code, why, err);
+        rc = measure_block(t, &b, sides, code, why, err);
         done += b.count;
         stitch__stage_progress(v, STITCH_STAGE_TIME, (int64_t)done, (int64_t)total);
         if (out_of_time && done < total) {

@@ -328,7 +328,7 @@ int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *p
     w->dev = dev;
     w->sandbox = sandbox;
     w->role = role;
-    w->share = -1;
+    w->share = w->kept.fd = -1;
     w->channel = (stitch__channel){.fd = -1, .ctx = ctx};
     w->process = (stitch__process){.pidfd = -1, .words = -1, .ended = true};
     w->path = stitch__strdup(ctx, path);

@@ -25,15 +25,17 @@ struct stitch__worker {
     char *why_lost;
     /* the program at hand */
     bool open;
+    const stitch_interface *iface; /* of the task */
     size_t count;
     stitch_tensor_info *infos; /* strings are the task's */
     int share;                 /* memory file that outputs come through, -1: none */
     uint64_t share_bytes;
     void *staging; /* where they are read into before they go to the device */
     bool pinned;
-    /* Memory that outputs are written to, of the sets and of the runs of a block; one a tensor; NULL: they are fetched.
-     */
-    stitch__export *exports[STITCH__SETS + STITCH__BLOCK];
+    stitch__export
+        *exports[STITCH__SETS]; /* memory that outputs are written to, one a tensor; NULL: they are fetched */
+    stitch__export kept;        /* memory that outputs of runs of a block are copied to, as in serve.c */
+    uint64_t kept_bytes, *kept_offsets;
     CUstream stream; /* for copies of it; NULL: not made yet */
 };
 

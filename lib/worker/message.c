@@ -85,7 +85,10 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         break;
     case STITCH__OP_WORKER_RUN:
     case STITCH__OP_WORKER_TIMED_RUN: put_run(out, &q->run); break;
-    case STITCH__OP_WORKER_KEEP: stitch__put_u32(out, q->kept); break;
+    case STITCH__OP_WORKER_KEEP:
+        stitch__put_u32(out, q->kept);
+        stitch__put_u64(out, q->bytes);
+        break;
     case STITCH__OP_WORKER_TIMED_BLOCK:
         put_run(out, &q->block.run);
         stitch__put_u32(out, q->block.count);
@@ -186,7 +189,7 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->tensor = stitch__get_u64(r);
         q->bytes = stitch__get_u64(r);
         q->set = (int32_t)stitch__get_u32(r);
-        return in(q->set, 0, STITCH__SETS + STITCH__BLOCK - 1);
+        return in(q->set, 0, STITCH__SETS - 1);
     case STITCH__OP_WORKER_START: q->share_bytes = stitch__get_u64(r); return true;
     case STITCH__OP_WORKER_LOAD: q->load.poison = (int32_t)stitch__get_u32(r); return in(q->load.poison, -1, 255);
     case STITCH__OP_WORKER_FILL_WEIGHTS: q->seed = stitch__get_u64(r); return true;
@@ -198,7 +201,10 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         return true;
     case STITCH__OP_WORKER_RUN:
     case STITCH__OP_WORKER_TIMED_RUN: return get_run(r, &q->run);
-    case STITCH__OP_WORKER_KEEP: q->kept = stitch__get_u32(r); return in(q->kept, 1, STITCH__BLOCK);
+    case STITCH__OP_WORKER_KEEP:
+        q->kept = stitch__get_u32(r);
+        q->bytes = stitch__get_u64(r);
+        return in(q->kept, 1, STITCH__BLOCK);
     case STITCH__OP_WORKER_TIMED_BLOCK: return get_block(r, &q->block);
     case STITCH__OP_WORKER_BUSY:
         if (!get_run(r, &q->run))

@@ -97,7 +97,7 @@ typedef struct stitch__request {
     /* OPEN: one memory file, the task's bytes and then the program's */
     uint64_t task_bytes, program_bytes;
     /* DATA, OUTPUT, FETCH; OUTPUT: a descriptor of device memory for the output of `set`; FETCH: `bytes` from `offset`
-     * of the tensor to `at` of the shared memory. Of both, set STITCH__SETS + k is what run k of a block made */
+     * of the tensor to `at` of the shared memory; set STITCH__SETS + k is what run k of a block left */
     uint64_t tensor, offset, bytes, at;
     /* START: size of the shared memory file; 0: none is sent */
     uint64_t share_bytes;
@@ -111,7 +111,7 @@ typedef struct stitch__request {
     int32_t set;
     stitch__run run;
     stitch__timed_block block;
-    uint32_t kept; /* KEEP: for so many runs */
+    uint32_t kept; /* KEEP: for so many runs; with `bytes` (not 0) of device memory behind a descriptor */
     int32_t runs;  /* BUSY */
     /* PROFILE: parts and set as in stitch__collect_options; `text` has the names of more metrics, joined by commas */
     uint32_t parts, metrics;
@@ -156,6 +156,9 @@ uint64_t stitch__reply_hash(const stitch__reply *r, const void *data, size_t i);
 void stitch__worker_task_encode(const stitch_task *t, stitch__buf *out);
 int stitch__worker_task_decode(stitch_context *ctx, const void *data, size_t len, stitch_task **out,
                                stitch_error **err);
+/* Where the outputs of a run are kept: offsets[i] of tensor i. Returns the bytes that a run takes; 0: more than there
+ * can be. */
+uint64_t stitch__kept_layout(const stitch_interface *iface, uint64_t *offsets);
 /* Where the data of tensor `index` comes from, if it is not drawn: host memory, or a tensor of a file. */
 typedef struct stitch__tensor_data {
     const void *memory;

@@ -29,9 +29,11 @@ typedef struct server {
     stitch_program *program;
     stitch__runner *runner;
     stitch__candidate candidate;
-    /* Memory for outputs: of the sets what the verifier gave, until the runner has it; then of the runs of a block. */
-    CUdeviceptr *outputs[STITCH__SETS + STITCH__BLOCK];
-    uint32_t kept; /* so many runs of a block have room */
+    CUdeviceptr *outputs[STITCH__SETS]; /* memory that the verifier gave for them, until the runner has it */
+    /* Room for the outputs of `kept` runs: kept_bytes for each, tensor i of it at kept_offsets[i]. */
+    uint32_t kept;
+    CUdeviceptr kept_memory;
+    uint64_t kept_bytes, *kept_offsets;
     void *share;
     uint64_t share_bytes;
     bool registered, lost;
@@ -50,6 +52,15 @@ typedef struct exchange {
 
 /* ---- a program --------------------------------------------------------------------------------------------------- */
 
+static void free_kept(server *s)
+{
+    if (s->kept_memory)
+        stitch__mem_free(s->dev, s->kept_memory);
+    s->kept_memory = 0;
+    stitch__zero_free(s->kept_offsets);
+    s->kept = 0;
+}
+
 static void close_program(server *s)
 {
     if (s->registered)
@@ -57,12 +68,12 @@ static void close_program(server *s)
     s->registered = false;
     stitch__runner_close(s->runner);
     s->runner = NULL;
-    for (size_t set = 0; set < STITCH__COUNT(s->outputs); set++) {
+    for (int set = 0; set < STITCH__SETS; set++) {
         for (size_t i = 0; s->outputs[set] && i < stitch_interface_tensor_count(s->task->iface); i++)
             stitch__mem_free(s->dev, s->outputs[set][i]);
         stitch__zero_free(s->outputs[set]);
     }
-    s->kept = 0;
+    free_kept(s);
     memset(&s->candidate, 0, sizeof(s->candidate));
     stitch__memory_unmap(s->share, s->share_bytes);
     s->share = NULL;
@@ -129,14 +140,6 @@ static int do_data(server *s, exchange *x)
     return rc;
 }
 
-static int have_list(server *s, int set, stitch_error **err)
-{
-    if (!s->outputs[set])
-        s->outputs[set] =
-            stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1, sizeof(CUdeviceptr));
-    return s->outputs[set] ? STITCH_OK : stitch__err_nomem(s->ctx, err);
-}
-
 /* Memory of the verifier for an output, which it then reads without any copy through the host. */
 static int do_output(server *s, exchange *x)
 {
@@ -146,13 +149,14 @@ static int do_output(server *s, exchange *x)
 
     if (rc)
         return rc;
-    if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || (s->runner && q->set < STITCH__SETS) ||
-        x->memory < 0)
+    if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || s->runner || x->memory < 0)
         return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
                            "%s is no output of %" PRIu64 " bytes, or it comes too late", info.name, q->bytes);
-    rc = have_list(s, q->set, &x->err);
-    if (rc)
-        return rc;
+    if (!s->outputs[q->set])
+        s->outputs[q->set] =
+            stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1, sizeof(CUdeviceptr));
+    if (!s->outputs[q->set])
+        return stitch__err_nomem(s->ctx, &x->err);
     if (s->outputs[q->set][q->tensor])
         return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is memory for %s already", info.name);
     return stitch__guards_import(s->dev, x->memory, (size_t)info.bytes, info.name, &s->outputs[q->set][q->tensor],
@@ -199,6 +203,11 @@ static int do_hash(server *s, exchange *x, const stitch__scope *scope)
     return rc;
 }
 
+static CUdeviceptr kept_at(const server *s, uint32_t run, size_t tensor)
+{
+    return s->kept_memory + run * s->kept_bytes + s->kept_offsets[tensor];
+}
+
 static int do_fetch(server *s, exchange *x)
 {
     const stitch__request *q = x->q;
@@ -215,29 +224,34 @@ static int do_fetch(server *s, exchange *x)
                            info.name);
     if (!q->bytes)
         return STITCH_OK;
-    const CUdeviceptr *set = q->set < STITCH__SETS ? stitch__runner_set(s->runner, q->set) : s->outputs[q->set];
-    if (!set || !set[q->tensor])
+    if (q->set >= STITCH__SETS + (int)s->kept)
         return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "no run has left its %s there", info.name);
-    return stitch__cu_checkf(
-        s->dev, s->dev->drv->MemcpyDtoH((char *)s->share + q->at, set[q->tensor] + q->offset, (size_t)q->bytes),
-        &x->err, "copying output %s", info.name);
+    CUdeviceptr from = q->set < STITCH__SETS ? stitch__runner_set(s->runner, q->set)[q->tensor]
+                                             : kept_at(s, (uint32_t)(q->set - STITCH__SETS), (size_t)q->tensor);
+    return stitch__cu_checkf(s->dev,
+                             s->dev->drv->MemcpyDtoH((char *)s->share + q->at, from + q->offset, (size_t)q->bytes),
+                             &x->err, "copying output %s", info.name);
 }
 
-/* Memory for the outputs of so many runs of a block, where the verifier has given none. */
+/* Room for the outputs of so many runs: memory of the verifier's, or of this process where that cannot be shared. */
 static int do_keep(server *s, exchange *x)
 {
-    stitch_tensor_info info;
-    int rc = STITCH_OK;
+    const stitch__request *q = x->q;
+    int rc;
 
-    for (int set = STITCH__SETS; !rc && set < STITCH__SETS + (int)x->q->kept; set++) {
-        rc = have_list(s, set, &x->err);
-        for (size_t i = 0; !rc && i < stitch_interface_tensor_count(s->task->iface); i++) {
-            rc = tensor_info(s, i, &info, &x->err);
-            if (!rc && info.role == STITCH_TENSOR_OUTPUT && !s->outputs[set][i])
-                rc = stitch__mem_alloc(s->dev, (size_t)info.bytes, info.name, &s->outputs[set][i], &x->err);
-        }
-    }
-    s->kept = rc ? 0 : x->q->kept;
+    free_kept(s);
+    s->kept_offsets =
+        stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1, sizeof(*s->kept_offsets));
+    if (!s->kept_offsets)
+        return stitch__err_nomem(s->ctx, &x->err);
+    s->kept_bytes = stitch__kept_layout(s->task->iface, s->kept_offsets);
+    uint64_t bytes = s->kept_bytes * q->kept;
+    if (!bytes || (q->bytes && (q->bytes != bytes || x->memory < 0)))
+        return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
+                           "the outputs of %u runs take %" PRIu64 " bytes, not %" PRIu64, q->kept, bytes, q->bytes);
+    rc = q->bytes ? stitch__guards_import(s->dev, x->memory, (size_t)bytes, "kept outputs", &s->kept_memory, &x->err)
+                  : stitch__mem_alloc(s->dev, (size_t)bytes, "kept outputs", &s->kept_memory, &x->err);
+    s->kept = rc ? 0 : q->kept;
     return rc;
 }
 
@@ -245,23 +259,26 @@ static int do_timed_block(server *s, exchange *x, const stitch__scope *scope)
 {
     const stitch__timed_block *b = &x->q->block;
     size_t tensors = stitch_interface_tensor_count(s->task->iface);
+    CUdeviceptr *into = stitch__calloc(s->ctx, tensors + 1, sizeof(*into));
     stitch__run run = b->run;
     int rc = STITCH_OK;
 
-    if (b->count > s->kept)
-        return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is room for the outputs of %u runs, not of %u",
-                           s->kept, b->count);
     x->hashes = stitch__calloc(s->ctx, b->count * tensors + 1, sizeof(*x->hashes));
-    if (!x->hashes)
-        return stitch__err_nomem(s->ctx, &x->err);
+    if (!into || !x->hashes)
+        rc = stitch__err_nomem(s->ctx, &x->err);
+    else if (b->count > s->kept)
+        rc = stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is room for the outputs of %u runs, not of %u",
+                         s->kept, b->count);
     for (uint32_t k = 0; !rc && !x->code && k < b->count; k++) {
         run.seed = b->seeds[k];
         rc =
             s->candidate.ops->timed_run(s->candidate.self, scope, &run, &x->reply.times[k], &x->code, &x->why, &x->err);
+        for (size_t i = 0; i < tensors; i++)
+            into[i] = kept_at(s, k, i);
         if (!rc && !x->code)
-            rc = stitch__runner_keep(s->runner, scope, s->outputs[STITCH__SETS + k], b->keys[k],
-                                     x->hashes + k * tensors, &x->err);
+            rc = stitch__runner_keep(s->runner, scope, run.set, into, b->keys[k], x->hashes + k * tensors, &x->err);
     }
+    stitch_free(into);
     if (!rc && s->hooks && s->hooks->hashes)
         s->hooks->hashes(x->hashes, b->count * tensors);
     x->reply.time_count = b->count;

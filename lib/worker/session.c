@@ -20,11 +20,13 @@ static void close_exports(stitch__worker *w)
     if (!w->exports[0] && !w->stream)
         return;
     bool entered = stitch__device_enter(w->dev, NULL) == STITCH_OK;
-    for (size_t set = 0; set < STITCH__COUNT(w->exports); set++) {
+    for (int set = 0; set < STITCH__SETS; set++) {
         for (size_t i = 0; entered && w->exports[set] && i < w->count; i++)
             stitch__export_close(w->dev, &w->exports[set][i]);
         stitch__zero_free(w->exports[set]);
     }
+    if (entered)
+        stitch__export_close(w->dev, &w->kept);
     if (entered && w->stream)
         w->dev->drv->StreamDestroy(w->stream);
     w->stream = NULL;
@@ -43,6 +45,7 @@ void stitch__worker_close(stitch__worker *w)
     }
     w->open = false;
     close_exports(w);
+    stitch__zero_free(w->kept_offsets);
     if (w->pinned && stitch__device_enter(w->dev, NULL) == STITCH_OK) {
         w->dev->drv->MemFreeHost(w->staging);
         stitch__device_leave(w->dev);
@@ -61,6 +64,7 @@ void stitch__worker_close(stitch__worker *w)
 
 static int take_infos(stitch__worker *w, const stitch_task *task, stitch_error **err)
 {
+    w->iface = task->iface;
     w->count = stitch_interface_tensor_count(task->iface);
     w->infos = stitch__calloc(w->ctx, w->count + 1, sizeof(*w->infos));
     if (!w->infos)
@@ -171,21 +175,6 @@ static int send_output(stitch__worker *w, const stitch__scope *scope, int set, s
     return rc;
 }
 
-static int send_outputs(stitch__worker *w, const stitch__scope *scope, int set, stitch_error **err)
-{
-    int rc = STITCH_OK;
-
-    w->exports[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->exports));
-    if (!w->exports[set])
-        return stitch__err_nomem(w->ctx, err);
-    for (size_t i = 0; i < w->count; i++)
-        w->exports[set][i].fd = -1;
-    for (size_t i = 0; !rc && i < w->count; i++)
-        if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
-            rc = send_output(w, scope, set, i, err);
-    return rc;
-}
-
 /* Outputs in device memory that both processes map: what the program writes is here without a copy through the host.
  * Where that cannot be done, all of them are fetched. Only a worker that is lost is an error. */
 static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_error **err)
@@ -199,8 +188,16 @@ static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_e
         w->stream = NULL;
         rc = STITCH_E_UNSUPPORTED;
     }
-    for (int set = 0; !rc && set < STITCH__SETS; set++)
-        rc = send_outputs(w, scope, set, &why);
+    for (int set = 0; !rc && set < STITCH__SETS; set++) {
+        w->exports[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->exports));
+        if (!w->exports[set])
+            return stitch__err_nomem(w->ctx, err);
+        for (size_t i = 0; i < w->count; i++)
+            w->exports[set][i].fd = -1;
+        for (size_t i = 0; !rc && i < w->count; i++)
+            if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
+                rc = send_output(w, scope, set, i, &why);
+    }
     if (!rc)
         return STITCH_OK;
     if (w->lost || rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT) {
@@ -338,15 +335,27 @@ static int worker_timed_run(void *self, const stitch__scope *scope, const stitch
 
 static int worker_keep(void *self, const stitch__scope *scope, uint32_t count, stitch_error **err)
 {
-    const stitch__request q = {.op = STITCH__OP_WORKER_KEEP, .kept = count};
+    stitch__request q = {.op = STITCH__OP_WORKER_KEEP, .kept = count};
     stitch__worker *w = self;
     stitch__reply r;
-    int rc = STITCH_OK;
+    int rc;
 
-    for (uint32_t k = 0; !rc && w->stream && k < count; k++)
-        if (!w->exports[STITCH__SETS + k])
-            rc = send_outputs(w, scope, STITCH__SETS + (int)k, err);
-    return rc ? rc : stitch__worker_call(w, scope, &q, -1, NULL, &r, err);
+    if (w->kept_offsets)
+        return stitch__err(w->ctx, err, STITCH_E_STATE, "there is room for outputs already");
+    w->kept_offsets = stitch__calloc(w->ctx, w->count + 1, sizeof(*w->kept_offsets));
+    if (!w->kept_offsets)
+        return stitch__err_nomem(w->ctx, err);
+    w->kept_bytes = stitch__kept_layout(w->iface, w->kept_offsets);
+    if (w->stream) {
+        q.bytes = w->kept_bytes * count;
+        if (!q.bytes || !stitch__export_make(w->dev, (size_t)q.bytes, w->stream, &w->kept))
+            return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "no memory can be shared");
+    }
+    rc = stitch__worker_call(w, scope, &q, w->kept.fd, NULL, &r, err);
+    if (w->kept.fd >= 0)
+        close(w->kept.fd);
+    w->kept.fd = -1;
+    return rc;
 }
 
 static int worker_timed_block(void *self, const stitch__scope *scope, const stitch__timed_block *block, double *us,
@@ -472,6 +481,14 @@ static int store_piece(stitch__worker *w, const stitch__request *q, const CUdevi
                              err, "copying output %s of a worker to the device", name);
 }
 
+/* Output `i` of a set, or of run set - STITCH__SETS of a block. */
+static CUdeviceptr written_at(const stitch__worker *w, int set, size_t i)
+{
+    if (set < STITCH__SETS)
+        return w->exports[set][i].ptr;
+    return w->kept.ptr + (CUdeviceptr)(set - STITCH__SETS) * w->kept_bytes + w->kept_offsets[i];
+}
+
 /* What the program wrote, from memory that it can still write to into memory that it cannot. */
 static int copy_outputs(stitch__worker *w, const stitch__scope *scope, int set, const CUdeviceptr *into,
                         stitch_error **err)
@@ -482,8 +499,8 @@ static int copy_outputs(stitch__worker *w, const stitch__scope *scope, int set, 
         if (w->infos[i].role == STITCH_TENSOR_OUTPUT && w->infos[i].bytes)
             rc = stitch__cu_checkf(
                 w->dev,
-                w->dev->drv->MemcpyDtoDAsync(into[i], w->exports[set][i].ptr, (size_t)w->infos[i].bytes, w->stream),
-                err, "copying output %s of a worker", w->infos[i].name);
+                w->dev->drv->MemcpyDtoDAsync(into[i], written_at(w, set, i), (size_t)w->infos[i].bytes, w->stream), err,
+                "copying output %s of a worker", w->infos[i].name);
     if (!rc)
         rc = stitch__stream_wait(w->dev, w->stream, scope, "copying outputs of a worker", err);
     if (!rc)

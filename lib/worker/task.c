@@ -118,3 +118,20 @@ int stitch__worker_task_data(const stitch_task *t, size_t index, stitch__tensor_
     out->bytes = rc ? 0 : out->entry->bytes;
     return rc;
 }
+
+uint64_t stitch__kept_layout(const stitch_interface *iface, uint64_t *offsets)
+{
+    uint64_t at = 256; /* as memory comes from the driver; a run without outputs takes some, too */
+
+    for (size_t i = 0; i < stitch_interface_tensor_count(iface); i++) {
+        stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
+        offsets[i] = 0;
+        if (stitch_interface_tensor(iface, i, &info) || info.role != STITCH_TENSOR_OUTPUT)
+            continue;
+        if (info.bytes > UINT64_MAX / 64 - at)
+            return 0;
+        offsets[i] = at;
+        at += (info.bytes + 255) / 256 * 256;
+    }
+    return at;
+}

@@ -192,7 +192,7 @@ TEST(requests_out_of_range)
     for (size_t i = 0; i < STITCH__COUNT(counts); i++)
         refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_BUSY, .run = STITCH__RUN_INIT, .runs = counts[i]});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_CLEAR_STATES, .set = 2});
-    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OUTPUT, .set = STITCH__SETS + STITCH__BLOCK});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OUTPUT, .set = STITCH__SETS});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FETCH, .set = STITCH__SETS + STITCH__BLOCK});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = 0});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = STITCH__BLOCK + 1});
