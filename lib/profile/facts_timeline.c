@@ -18,12 +18,12 @@ static double us(int64_t ns)
 typedef struct order {
     const stitch__timeline *t;
     size_t count, length;
+    size_t untimed;   /* of them, records without times */
     uint32_t *events; /* indices; stitch_free() */
 } order;
 
 static int make_order(const stitch__timeline *t, uint64_t runs, order *o)
 {
-    bool whole = !t->dropped;
     *o = (order){.t = t};
     o->events = stitch__calloc(t->arena.ctx, t->count ? t->count : 1, sizeof(*o->events));
     if (!o->events)
@@ -32,11 +32,11 @@ static int make_order(const stitch__timeline *t, uint64_t runs, order *o)
         if (!(STITCH__TRACE_ON_DEVICE >> t->events[i].kind & 1))
             continue;
         o->events[o->count++] = (uint32_t)i;
-        whole &= t->events[i].timed;
+        o->untimed += !t->events[i].timed;
     }
     if (runs == 1)
         o->length = o->count;
-    else if (whole && o->count % runs == 0)
+    else if (!t->dropped && !o->untimed && o->count % runs == 0)
         o->length = o->count / runs;
     return STITCH_OK;
 }
@@ -361,6 +361,8 @@ int stitch__facts_timeline(stitch__facts *f, const stitch__timeline *t, const st
         f->no_timeline = "nothing ran on the device";
     else if (t->dropped)
         f->no_timeline = "records of the timeline were dropped: its counts and times are too low";
+    else if (o.untimed)
+        f->no_timeline = "records of the timeline have no times: its times are too low";
 out:
     stitch_free(o.events);
     return rc;

@@ -4,7 +4,7 @@
  *
  * trace.c has CUPTI record activities (counters.c and sampling.c use other parts of it, and one of the three at a time:
  * exclusive.c); records.c reads its buffers. Everything else here works on a
- * stitch__timeline and needs no GPU: timeline.c (order, unions, busy time), analysis.c (tables, gaps, causes),
+ * stitch__timeline and needs no GPU: timeline.c (order, unions), analysis.c (tables, gaps, causes),
  * occupancy.c, attribute.c and program.c (steps of a program), text.c and chrome.c (output), results.c (what users
  * read).
  */
@@ -105,25 +105,6 @@ int stitch__spans_union(const stitch_context *ctx, const stitch__spans *a, const
 int64_t stitch__spans_length(const stitch__spans *s);
 int64_t stitch__spans_common(const stitch__spans *a, const stitch__spans *b); /* length of the intersection */
 void stitch__spans_free(stitch__spans *s);
-
-/* ---- the device's busy time of a region, for verification ------------------------------------------------------- */
-
-typedef struct stitch__busy {
-    double busy_us;                  /* union of the times of kernels, copies and fills */
-    double span_us;                  /* from the first start to the last end */
-    uint64_t kernels, copies, fills; /* records that matched */
-    uint64_t graph_nodes;            /* of them, nodes of graphs */
-    uint64_t missing;                /* records that were dropped or have no times: then busy_us is too low */
-} stitch__busy;
-
-/* stream, graph: CUPTI's numbers; 0: any. Pure. 0 or STITCH_E_NOMEM. */
-int stitch__busy_time(const stitch__timeline *t, uint32_t stream, uint32_t graph, stitch__busy *out);
-/* Records kernels (one record a node of a graph), copies and fills alone: the cheapest trace there is. The errors are
- * those of stitch_trace_begin(): whoever gets one goes on without the busy time. */
-int stitch__busy_begin(stitch_context *ctx, stitch_trace **out, stitch_error **err);
-/* Ends the trace and says how long the device worked. The caller has waited for its work before. The trace can be asked
- * for its timeline afterwards; free it with stitch_trace_free(). */
-int stitch__busy_end(stitch_trace *trace, stitch__busy *out, stitch_error **err);
 
 /* ---- occupancy.c ------------------------------------------------------------------------------------------------ */
 

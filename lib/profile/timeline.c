@@ -292,29 +292,3 @@ void stitch__spans_free(stitch__spans *s)
     stitch__zero_free(s->list);
     s->count = 0;
 }
-
-/* ---- busy time ---- */
-
-int stitch__busy_time(const stitch__timeline *t, uint32_t stream, uint32_t graph, stitch__busy *out)
-{
-    const stitch__event_filter f = {STITCH__TRACE_ON_DEVICE, stream, graph, false};
-    stitch__spans s;
-    memset(out, 0, sizeof(*out));
-    out->missing = t->dropped;
-    for (size_t i = 0; i < t->count; i++) {
-        const stitch__event *e = &t->events[i];
-        if (!stitch__event_matches(t, e, &f))
-            continue;
-        out->kernels += e->kind == STITCH_TRACE_KERNEL;
-        out->copies += e->kind == STITCH_TRACE_COPY;
-        out->fills += e->kind == STITCH_TRACE_FILL;
-        out->graph_nodes += e->graph_node != 0;
-        out->missing += !e->timed;
-    }
-    if (stitch__spans_of(t, &f, &s) != STITCH_OK)
-        return STITCH_E_NOMEM;
-    out->busy_us = (double)stitch__spans_length(&s) / 1e3;
-    out->span_us = s.count ? (double)(s.list[s.count - 1].end - s.list[0].start) / 1e3 : 0;
-    stitch__spans_free(&s);
-    return STITCH_OK;
-}

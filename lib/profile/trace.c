@@ -452,23 +452,3 @@ const stitch__timeline *stitch__trace_finished(const stitch_trace *trace)
 {
     return trace && trace->analysed ? &trace->timeline : NULL;
 }
-
-/* ---- busy time ---- */
-
-int stitch__busy_begin(stitch_context *ctx, stitch_trace **out, stitch_error **err)
-{
-    stitch_trace_options o = STITCH_TRACE_OPTIONS_INIT;
-    o.flags = STITCH_TRACE_NO_SYNC | STITCH_TRACE_NO_DRIVER | STITCH_TRACE_NO_RUNTIME | STITCH_TRACE_NO_WAIT;
-    return stitch_trace_begin(ctx, &o, out, err);
-}
-
-int stitch__busy_end(stitch_trace *trace, stitch__busy *out, stitch_error **err)
-{
-    memset(out, 0, sizeof(*out));
-    if (trace->ended)
-        return stitch__err(trace->ctx, err, STITCH_E_STATE, "stitch__busy_end: the trace has ended already");
-    int rc = stop(trace, false, err);
-    if (rc == STITCH_OK && stitch__busy_time(&trace->timeline, 0, 0, out) != STITCH_OK)
-        rc = stitch__err_nomem(trace->ctx, err);
-    return rc;
-}

@@ -37,9 +37,7 @@ int stitch__runner_open_timing(stitch__runner *r, const stitch__run *run, stitch
 int stitch__runner_ready(stitch__runner *r, const stitch__run *run, int *code, stitch_error **why, stitch_error **err);
 int stitch__runner_enqueue(stitch__runner *r, const stitch__run *run, stitch_error **why);
 
-/* observe.c: stitch__candidate_ops.busy and .profile */
-int stitch__runner_busy(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
-                        int *code, stitch_error **why, stitch_error **err);
+/* observe.c: stitch__candidate_ops.profile */
 int stitch__runner_profile(void *self, const stitch__scope *scope, const stitch__run *run,
                            const stitch__collect_options *options, stitch__facts **out, int *code, stitch_error **why,
                            stitch_error **err);

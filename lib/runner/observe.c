@@ -1,97 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The candidate while somebody watches: how long the device works, and everything that a profile has. Never while it is
- * timed.
+ * The candidate while somebody watches: everything that a profile has. Never while it is timed.
  */
 #include "runner/internal.h"
 #include "sim/sim_ext.h"
-
-/* ---- busy time --------------------------------------------------------------------------------------------------- */
-
-/* What a trace says of a run can be used. `records`: of the runs before, 0 if this is the first one. */
-static bool check_records(stitch__runner *r, const stitch__busy *busy, uint64_t records, stitch_error **why)
-{
-    uint64_t got = busy->kernels + busy->copies + busy->fills;
-
-    if (busy->missing)
-        stitch__err(r->ctx, why, STITCH_E_UNSUPPORTED, "CUPTI lost %" PRIu64 " records of a run", busy->missing);
-    else if (!got || !(busy->busy_us > 0))
-        stitch__err(r->ctx, why, STITCH_E_UNSUPPORTED, "CUPTI recorded nothing of a run");
-    else if (records && got != records)
-        stitch__err(r->ctx, why, STITCH_E_UNSUPPORTED,
-                    "CUPTI recorded %" PRIu64 " kernels, copies and fills of one run and %" PRIu64
-                    " of another: other work of this process is among them",
-                    records, got);
-    else
-        return true;
-    return false;
-}
-
-/* As before a timed run: cleared states and, with `flush`, an empty L2. */
-static int settle(stitch__runner *r, const stitch__scope *scope, const stitch__run *run, bool flush, const char *what,
-                  stitch_error **err)
-{
-    int rc = stitch__runner_clear_states(r, scope, run->set, err);
-
-    if (!rc && flush && run->flush_bytes)
-        rc = stitch__cu_check(r->dev, r->dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)run->flush_bytes, r->stream),
-                              err, "emptying the L2 cache");
-    return rc ? rc : stitch__stream_wait(r->dev, r->stream, scope, what, err);
-}
-
-/* One run under CUPTI. false in *recorded: there is no figure, *why says why. */
-static int record_run(stitch__runner *r, const stitch__scope *scope, const stitch__run *run, stitch__busy *busy,
-                      bool *recorded, int *code, stitch_error **why, stitch_error **err)
-{
-    stitch_trace *trace = NULL;
-    int rc = STITCH_OK;
-
-    *recorded = stitch__busy_begin(r->ctx, &trace, why) == STITCH_OK;
-    if (!*recorded)
-        return rc;
-    *code = stitch__runner_enqueue(r, run, why);
-    if (!*code)
-        rc = stitch__wait_candidate(r->dev, r->stream, scope, "recording the program", &r->abandoned, code, why, err);
-    if (!rc && !*code)
-        *recorded = stitch__busy_end(trace, busy, why) == STITCH_OK;
-    stitch_trace_free(trace); /* ends it, too, without waiting for the device */
-    return rc;
-}
-
-/* A trace for each run, so that nothing that comes between them is in it. The first run is not counted: it says whether
- * there are records at all, and does what CUPTI does only once. */
-int stitch__runner_busy(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
-                        int *code, stitch_error **why, stitch_error **err)
-{
-    stitch__runner *r = self;
-    stitch__busy busy = {0};
-    uint64_t records = 0;
-    double sum = 0;
-    bool recorded = true;
-    int rc;
-
-    *busy_us = -1;
-    *code = STITCH_OK;
-    if (runs < 1 || runs > STITCH__BUSY_MAX_RUNS)
-        return stitch__err(r->ctx, err, STITCH_E_INTERNAL, "%d runs cannot be recorded", (int)runs);
-    rc = stitch__runner_open_timing(r, run, err);
-    if (!rc)
-        rc = stitch__runner_ready(r, run, code, why, err);
-    for (int32_t i = 0; !rc && !*code && i <= runs; i++) {
-        rc = settle(r, scope, run, i > 0, "recording the program", err);
-        if (!rc)
-            rc = record_run(r, scope, run, &busy, &recorded, code, why, err);
-        if (rc || *code || !recorded || !check_records(r, &busy, records, why))
-            return rc;
-        records = busy.kernels + busy.copies + busy.fills;
-        sum += i ? busy.busy_us : 0;
-    }
-    if (!rc && !*code)
-        *busy_us = sum / runs;
-    return rc;
-}
-
-/* ---- profile ----------------------------------------------------------------------------------------------------- */
 
 typedef struct watched {
     stitch__runner *r;
@@ -101,11 +13,18 @@ typedef struct watched {
     stitch_error **why, **err;
 } watched;
 
+/* As before a timed run: cleared states and an empty L2. */
 static int before_run(void *userdata)
 {
     watched *w = userdata;
+    stitch__runner *r = w->r;
+    uint64_t flush = w->run->flush_bytes;
+    int rc = stitch__runner_clear_states(r, w->scope, w->run->set, w->err);
 
-    return w->rc = settle(w->r, w->scope, w->run, true, "profiling the program", w->err);
+    if (!rc && flush)
+        rc = stitch__cu_check(r->dev, r->dev->drv->MemsetD8Async(r->flush, 0x5a, (size_t)flush, r->stream), w->err,
+                              "emptying the L2 cache");
+    return w->rc = rc ? rc : stitch__stream_wait(r->dev, r->stream, w->scope, "profiling the program", w->err);
 }
 
 static int watched_run(void *userdata, bool plain)

@@ -479,7 +479,6 @@ stitch__candidate stitch__runner_candidate(stitch__runner *r)
         .hash = runner_hash,
         .run = runner_run,
         .timed_run = runner_timed_run,
-        .busy = stitch__runner_busy,
         .profile = stitch__runner_profile,
         .fetch = runner_fetch,
         .inspect = runner_inspect,

@@ -32,16 +32,16 @@ typedef struct stitch__prepared {
 enum {
     STITCH__SETS = 2,  /* outputs and states exist twice: for the first and for the second run on the same inputs */
     STITCH__BLOCK = 8, /* most timed runs in one call */
-    STITCH__BUSY_MAX_RUNS = 64,
 };
 
 typedef struct stitch__run {
-    int32_t set;          /* whose outputs and states: 0 or 1 */
-    int32_t poison;       /* byte that the outputs are filled with before; -1: left as they are */
-    int32_t skip;         /* step of `run` that is left out; -1: none. Runs without a graph */
-    int32_t moved;        /* 1: on copies of the inputs at other addresses (the hash is still of the originals) */
-    uint64_t flush_bytes; /* timed and busy runs: written after the last write to the inputs, to empty the L2 cache */
-    int32_t draw;         /* timed runs: 1: new contents of the inputs from `seed`, and cleared states, before it */
+    int32_t set;    /* whose outputs and states: 0 or 1 */
+    int32_t poison; /* byte that the outputs are filled with before; -1: left as they are */
+    int32_t skip;   /* step of `run` that is left out; -1: none. Runs without a graph */
+    int32_t moved;  /* 1: on copies of the inputs at other addresses (the hash is still of the originals) */
+    uint64_t
+        flush_bytes; /* timed and profiled runs: written after the last write to the inputs, to empty the L2 cache */
+    int32_t draw;    /* timed runs: 1: new contents of the inputs from `seed`, and cleared states, before it */
     uint64_t seed;
 } stitch__run;
 
@@ -89,13 +89,6 @@ typedef struct stitch__candidate_ops {
      * the interface and 0 for all but outputs, after those of run k - 1. */
     int (*timed_block)(void *self, const stitch__scope *scope, const stitch__timed_block *block, double *us,
                        uint64_t *hashes, int *code, stitch_error **why, stitch_error **err);
-    /* How long the device works in a run: `runs` of them (1 to STITCH__BUSY_MAX_RUNS), each with cleared states and an
-     * empty L2 cache like a timed one, recorded by CUPTI. *busy_us is the mean of the union of their kernels, copies
-     * and fills. CUPTI is off before and after. Where it cannot be measured (no CUPTI, another tool holds it, it may
-     * not be used, a simulated device) *busy_us is negative, *why says why, and that is nobody's failure: STITCH_OK,
-     * *code STITCH_OK. */
-    int (*busy)(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
-                int *code, stitch_error **why, stitch_error **err);
     /* What there is to see of a run, by CUPTI or by the simulator's counters. The facts have no ceilings, no names of
      * devices and no steps' texts that the verifier could not make itself; what could not be had is named in them.
      * CUPTI is off before and after, but the process is not what it was: nothing should be timed in it any more. */

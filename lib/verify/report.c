@@ -149,6 +149,13 @@ stitch__trial *stitch__report_add_trial(stitch_report *r, const char *kind, bool
     return t;
 }
 
+double stitch__idle_share(const stitch_report *r)
+{
+    if (!(r->busy_us > 0) || !(r->candidate.median > 0))
+        return -1;
+    return r->busy_us < r->candidate.median ? 1 - r->busy_us / r->candidate.median : 0;
+}
+
 int stitch__timing_add(stitch_report *r, stitch__timing *t, double us, stitch_error **err)
 {
     if (stitch__grow(r->ctx, &t->samples, &t->cap, t->count + 1, sizeof(*t->samples)))

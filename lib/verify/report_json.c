@@ -272,6 +272,17 @@ static json_t *timing_json(writer *w, const stitch__timing *t)
     return row;
 }
 
+static const char *no_busy_time(const stitch_report *r)
+{
+    const char *skipped = r->stages[STITCH_STAGE_PROFILE].message;
+
+    if (r->busy_note)
+        return r->busy_note;
+    return r->stages[STITCH_STAGE_PROFILE].status == STITCH_STAGE_SKIPPED && skipped
+               ? skipped
+               : "stage profile did not come to it";
+}
+
 static json_t *candidate_json(writer *w, const stitch_report *r)
 {
     json_t *row = timing_json(w, &r->candidate);
@@ -279,8 +290,7 @@ static json_t *candidate_json(writer *w, const stitch_report *r)
     stitch__json_put(&w->failed, row, "busy_us", r->busy_us > 0 ? number(r->busy_us) : json_null());
     stitch__json_put(&w->failed, row, "idle_share", idle >= 0 ? number(idle) : json_null());
     if (!(r->busy_us > 0))
-        stitch__json_put(&w->failed, row, "busy_note",
-                         text(r->busy_note ? r->busy_note : "stage profile did not come to it"));
+        stitch__json_put(&w->failed, row, "busy_note", text(no_busy_time(r)));
     return row;
 }
 

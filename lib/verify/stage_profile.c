@@ -44,6 +44,32 @@ static int open_profiled(profiling *p, stitch_error **err)
     return rc ? rc : stitch__worker_open(p->worker, &p->scope, v->task, v->program, &p->candidate, err);
 }
 
+/* In this process the host may work on the device, too. Then the records are no run of the program alone. */
+static bool records_fit(const stitch__verify *v, const stitch__facts *f)
+{
+    for (size_t i = 0; v->runner && i < f->kernel_count; i++) {
+        if (f->kernels[i].step < 0)
+            return false;
+    }
+    return true;
+}
+
+/* How long the device works in a run, by the timeline. */
+static int take_busy_time(stitch__verify *v, const stitch__facts *f, stitch_error **err)
+{
+    stitch_report *r = v->report;
+    const char *missing = f->no_timeline;
+
+    if (!*missing && !records_fit(v, f))
+        missing = "what CUPTI recorded are not the steps of the program: other work of this process may be among them";
+    else if (!*missing && !(f->busy_us > 0))
+        missing = "CUPTI recorded nothing of a run";
+    if (*missing)
+        return stitch__report_set(r, &r->busy_note, missing, 1000, err);
+    r->busy_us = f->busy_us;
+    return STITCH_OK;
+}
+
 static int collect(profiling *p, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = p->v;
@@ -54,6 +80,12 @@ static int collect(profiling *p, int *code, stitch_error **why, stitch_error **e
     run.flush_bytes = v->report->flush_bytes;
     rc = p->candidate.ops->profile(p->candidate.self, &p->scope, &run, &v->collect, &f, code, why, err);
     if (rc || *code) {
+        stitch__facts_free(f);
+        return rc;
+    }
+    if (!v->dev->info.simulated)
+        rc = take_busy_time(v, f, err);
+    if (rc) {
         stitch__facts_free(f);
         return rc;
     }
@@ -72,8 +104,6 @@ static int profile(profiling *p, int *code, stitch_error **why, stitch_error **e
         rc = prepare(p, code, why, err);
     if (!rc && !*code)
         rc = collect(p, code, why, err);
-    if (!rc && !*code && !v->dev->info.simulated)
-        rc = stitch__busy_measure(v, &p->candidate, v->report->flush_bytes, code, why, err);
     if (p->worker) {
         if (p->candidate.ops)
             p->candidate.ops->close(p->candidate.self);

@@ -187,7 +187,7 @@ struct stitch_report {
 
     stitch__timing candidate;
     double busy_us;          /* how long the device works in a run of it; 0: not known, */
-    char *busy_note;         /* because (NULL: stage profile did not come to it) */
+    char *busy_note;         /* because (NULL: the stage's message says it) */
     stitch_profile *profile; /* of stage profile; NULL: there is none */
     size_t baseline_count;
     stitch__timing *baselines;
@@ -215,6 +215,8 @@ int stitch__report_stage_set(stitch_report *r, int stage, int status, int code, 
 int stitch__report_add_diag(stitch_report *r, const stitch_diagnostic *d, const char *source, stitch_error **err);
 stitch__trial *stitch__report_add_trial(stitch_report *r, const char *kind, bool strict,
                                         size_t outputs); /* NULL: no memory */
+/* 1 - busy time / median, at least 0; negative: not known. */
+double stitch__idle_share(const stitch_report *r);
 int stitch__timing_add(stitch_report *r, stitch__timing *t, double us, stitch_error **err);
 void stitch__timing_finish(stitch_report *r, stitch__timing *t); /* sorts a copy: median, percentiles */
 /* JSON, text and fingerprint; the report is immutable from here on. */
@@ -296,13 +298,6 @@ void stitch__lower_bound(const stitch__verify *v, stitch__bound *out);
 /* Before somebody is refused for it: leaves out the inputs that the reference does not show to need as a whole. Runs
  * the reference, and overwrites inputs, v->want and v->hashes. */
 int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **err);
-
-/* busy.c: fills in busy_us or busy_note, with a candidate that is ready to run. Only what this process has lost (its
- * context, memory that the device still uses) is the candidate's failure. */
-int stitch__busy_measure(stitch__verify *v, const stitch__candidate *c, uint64_t flush_bytes, int *code,
-                         stitch_error **why, stitch_error **err);
-/* 1 - busy time / median, at least 0; negative: not known. */
-double stitch__idle_share(const stitch_report *r);
 
 /* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
 int stitch__warm_start(stitch__verify *v, stitch_error **err);

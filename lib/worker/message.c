@@ -97,10 +97,6 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
             stitch__put_u64(out, q->block.keys[k]);
         }
         break;
-    case STITCH__OP_WORKER_BUSY:
-        put_run(out, &q->run);
-        stitch__put_u32(out, (uint32_t)q->runs);
-        break;
     case STITCH__OP_WORKER_PROFILE:
         put_run(out, &q->run);
         stitch__put_u32(out, q->parts);
@@ -206,11 +202,6 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->bytes = stitch__get_u64(r);
         return in(q->kept, 1, STITCH__BLOCK);
     case STITCH__OP_WORKER_TIMED_BLOCK: return get_block(r, &q->block);
-    case STITCH__OP_WORKER_BUSY:
-        if (!get_run(r, &q->run))
-            return false;
-        q->runs = (int32_t)stitch__get_u32(r);
-        return in(q->runs, 1, STITCH__BUSY_MAX_RUNS);
     case STITCH__OP_WORKER_PROFILE:
         if (!get_run(r, &q->run))
             return false;
@@ -305,11 +296,6 @@ void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch
         put_hashes(out, hashes, r->hash_count);
         break;
     case STITCH__OP_WORKER_TIMED_RUN: stitch__put_f64(out, r->us); break;
-    case STITCH__OP_WORKER_BUSY:
-        stitch__put_u32(out, r->measured);
-        stitch__put_f64(out, r->us);
-        put_cut(out, r->text, STITCH__WORKER_MAX_MESSAGE);
-        break;
     case STITCH__OP_WORKER_PROFILE: put_cut(out, r->text, STITCH__WORKER_MAX_FACTS); break;
     case STITCH__OP_WORKER_PROBE: put_cut(out, r->text, MAX_ANSWER); break;
     default: break;
@@ -369,12 +355,6 @@ static bool get_reply(int op, stitch__reader *r, stitch__reply *out)
                 return false;
         return get_hashes(r, out, out->time_count);
     case STITCH__OP_WORKER_TIMED_RUN: out->us = stitch__get_f64(r); return time_valid(out->us);
-    case STITCH__OP_WORKER_BUSY:
-        out->measured = stitch__get_bool(r);
-        out->us = stitch__get_f64(r);
-        out->text = stitch__get_text(r, STITCH__WORKER_MAX_MESSAGE);
-        /* Either a time or a reason. */
-        return time_valid(out->us) && out->measured == !*out->text && (out->measured || out->us == 0);
     case STITCH__OP_WORKER_PROFILE: out->text = stitch__get_text(r, STITCH__WORKER_MAX_FACTS); return true;
     case STITCH__OP_WORKER_PROBE: out->text = stitch__get_text(r, MAX_ANSWER); return true;
     default: return op > STITCH__OP_NONE && op < STITCH__OP_WORKER_COUNT;

@@ -67,7 +67,6 @@ bool stitch__same_bytes(const void *a, const void *b, size_t len); /* in constan
     X(FETCH, "copying outputs")                                                                                        \
     X(CLOSE, "closing the program")                                                                                    \
     X(PROBE, "answering a probe")                                                                                      \
-    X(BUSY, "recording the program")                                                                                   \
     X(PROFILE, "profiling the program")                                                                                \
     X(OUTPUT, "sharing the memory of an output")
 
@@ -112,7 +111,6 @@ typedef struct stitch__request {
     stitch__run run;
     stitch__timed_block block;
     uint32_t kept; /* KEEP: for so many runs; with `bytes` (not 0) of device memory behind a descriptor */
-    int32_t runs;  /* BUSY */
     /* PROFILE: parts and set as in stitch__collect_options; `text` has the names of more metrics, joined by commas */
     uint32_t parts, metrics;
     const char *text; /* PROBE, PROFILE */
@@ -137,9 +135,8 @@ typedef struct stitch__reply {
     /* TIMED_BLOCK */
     uint32_t time_count;
     double times[STITCH__BLOCK];
-    bool measured;    /* BUSY; false: `text` says why not */
-    double us;        /* TIMED_RUN, BUSY (of one run) */
-    const char *text; /* PROBE, BUSY, PROFILE: the facts as JSON */
+    double us;        /* TIMED_RUN */
+    const char *text; /* PROBE, PROFILE: the facts as JSON */
 } stitch__reply;
 
 void stitch__request_encode(const stitch__request *q, stitch__buf *out);

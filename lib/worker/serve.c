@@ -286,21 +286,6 @@ static int do_timed_block(server *s, exchange *x, const stitch__scope *scope)
     return rc;
 }
 
-static int do_busy(server *s, exchange *x, const stitch__scope *scope)
-{
-    const char *reason;
-    double us = -1;
-    int rc = s->candidate.ops->busy(s->candidate.self, scope, &x->q->run, x->q->runs, &us, &x->code, &x->why, &x->err);
-
-    if (rc || x->code)
-        return rc;
-    x->reply.measured = us >= 0;
-    x->reply.us = us >= 0 ? us : 0;
-    reason = x->why ? stitch_error_message(x->why) : "";
-    x->reply.text = us >= 0 ? "" : *reason ? reason : "the worker cannot say why";
-    return STITCH_OK;
-}
-
 /* The names in a request, in a copy of its text that lasts until the answer is written. */
 static int split_names(server *s, exchange *x, const char **names, size_t *count)
 {
@@ -389,7 +374,6 @@ static int do_candidate(server *s, exchange *x)
         return ops->timed_run(self, &scope, &q->run, &x->reply.us, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_KEEP: return do_keep(s, x);
     case STITCH__OP_WORKER_TIMED_BLOCK: return do_timed_block(s, x, &scope);
-    case STITCH__OP_WORKER_BUSY: return do_busy(s, x, &scope);
     case STITCH__OP_WORKER_PROFILE: return do_profile(s, x, &scope);
     case STITCH__OP_WORKER_INSPECT: return ops->inspect(self, &scope, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_FETCH: return do_fetch(s, x);

@@ -377,32 +377,6 @@ static int worker_timed_block(void *self, const stitch__scope *scope, const stit
     return STITCH_OK;
 }
 
-static int worker_busy(void *self, const stitch__scope *scope, const stitch__run *run, int32_t runs, double *busy_us,
-                       int *code, stitch_error **why, stitch_error **err)
-{
-    const stitch__request q = {.op = STITCH__OP_WORKER_BUSY, .run = *run, .runs = runs};
-    const stitch__blame blame = {code, why};
-    stitch__worker *w = self;
-    stitch__reply r;
-    stitch__buf reason;
-    int rc = stitch__worker_call(w, scope, &q, -1, &blame, &r, err);
-
-    *busy_us = rc || *code || !r.measured ? -1 : r.us;
-    if (rc || *code || r.measured)
-        return rc;
-    stitch__buf_init(&reason, w->ctx);
-    stitch__buf_puts_clean(&reason, r.text, strlen(r.text), STITCH__WORKER_MAX_MESSAGE);
-    for (size_t i = 0; i < reason.len; i++)
-        if (reason.data[i] == '\n')
-            reason.data[i] = ' ';
-    if (reason.failed)
-        rc = stitch__err_nomem(w->ctx, err);
-    else
-        stitch__err(w->ctx, why, STITCH_E_UNSUPPORTED, "%s", reason.len ? reason.data : "?");
-    stitch__buf_free(&reason);
-    return rc;
-}
-
 /* The facts are a stranger's: read with bounds (facts_json.c), and nothing is decided by them. */
 static int worker_profile(void *self, const stitch__scope *scope, const stitch__run *run,
                           const stitch__collect_options *options, stitch__facts **out, int *code, stitch_error **why,
@@ -569,7 +543,6 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
         .timed_run = worker_timed_run,
         .keep = worker_keep,
         .timed_block = worker_timed_block,
-        .busy = worker_busy,
         .profile = worker_profile,
         .fetch = worker_fetch,
         .inspect = worker_inspect,

@@ -121,6 +121,11 @@ static void measure(const bench *b, times *t, size_t round)
     t->graph[round] = (now_us() - start) / GRAPHS;
 }
 
+/* Records of the device alone. */
+static const stitch_trace_options on_device = {.struct_size = sizeof(on_device),
+                                               .flags = STITCH_TRACE_NO_SYNC | STITCH_TRACE_NO_DRIVER |
+                                                        STITCH_TRACE_NO_RUNTIME | STITCH_TRACE_NO_WAIT};
+
 static double begin[2][MAX_ROUNDS], end[2][MAX_ROUNDS];
 
 static void traced(const bench *b, bool full, times *t, size_t round)
@@ -128,20 +133,17 @@ static void traced(const bench *b, bool full, times *t, size_t round)
     stitch_trace_summary s = STITCH_TRACE_SUMMARY_INIT;
     stitch_trace *trace = NULL;
     stitch_error *err = NULL;
-    stitch__busy busy;
     double start = now_us();
-    check(full ? stitch_trace_begin(b->ctx, NULL, &trace, &err) : stitch__busy_begin(b->ctx, &trace, &err), "begin",
-          err);
+    check(stitch_trace_begin(b->ctx, full ? NULL : &on_device, &trace, &err), "begin", err);
     begin[full][round] = now_us() - start;
     measure(b, t, round);
     start = now_us();
-    check(full ? stitch_trace_end(trace, &err) : stitch__busy_end(trace, &busy, &err), "end", err);
+    check(stitch_trace_end(trace, &err), "end", err);
     end[full][round] = now_us() - start;
     const uint64_t want = 50 + LAUNCHES + GRAPHS * NODES;
-    if (full)
-        stitch_trace_summary_get(trace, &s);
-    if ((full ? s.kernels : busy.kernels) != want)
-        fprintf(stderr, "%llu kernels of %llu were recorded\n", (unsigned long long)(full ? s.kernels : busy.kernels),
+    stitch_trace_summary_get(trace, &s);
+    if (s.kernels != want)
+        fprintf(stderr, "%llu kernels of %llu were recorded\n", (unsigned long long)s.kernels,
                 (unsigned long long)want);
     stitch_trace_free(trace);
 }
@@ -154,16 +156,15 @@ int main(int argc, char **argv)
     bench b = {0};
     stitch_trace *trace = NULL;
     stitch_error *err = NULL;
-    stitch__busy busy;
     set_up(&b);
     printf("%s, driver %d, empty kernel, %d launches or %d graphs of %d kernels a sample\n", b.dev->info.name,
            b.dev->info.driver_version, LAUNCHES, GRAPHS, NODES);
     for (size_t r = 0; r < rounds; r++)
         measure(&b, &t[BEFORE], r);
     double start = now_us();
-    check(stitch__busy_begin(b.ctx, &trace, &err), "the first begin", err);
+    check(stitch_trace_begin(b.ctx, &on_device, &trace, &err), "the first begin", err);
     double middle = now_us();
-    check(stitch__busy_end(trace, &busy, &err), "the first end", err);
+    check(stitch_trace_end(trace, &err), "the first end", err);
     printf("first begin (loads CUPTI) %.1f ms, its end %.1f ms\n", (middle - start) / 1e3, (now_us() - middle) / 1e3);
     stitch_trace_free(trace);
     for (size_t r = 0; r < rounds; r++) {

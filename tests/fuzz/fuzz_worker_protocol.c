@@ -32,8 +32,6 @@ static void check_reply(int op, const uint8_t *data, size_t size)
     if (!(r.us >= 0) || !isfinite(r.us) || !(r.prepared.us >= 0) || !isfinite(r.prepared.us) || r.rc > 0 ||
         r.code > 0 || (r.rc && r.code) || r.hash_count > STITCH__TASK_MAX_TENSORS)
         abort();
-    if (op == STITCH__OP_WORKER_BUSY && !r.rc && !r.code && r.measured == (*r.text != 0))
-        abort();
     uint64_t *hashes = malloc((r.hash_count + 1) * sizeof(*hashes));
     for (size_t i = 0; i < r.hash_count; i++)
         hashes[i] = stitch__reply_hash(&r, data, i);
@@ -53,10 +51,8 @@ static void check_request(int op, const uint8_t *data, size_t size)
         return;
     if (q.set < 0 || q.set >= STITCH__SETS || q.run.set < 0 || q.run.set >= STITCH__SETS || q.run.skip < -1)
         if (op == STITCH__OP_WORKER_RUN || op == STITCH__OP_WORKER_TIMED_RUN || op == STITCH__OP_WORKER_FETCH ||
-            op == STITCH__OP_WORKER_BUSY)
+            op == STITCH__OP_WORKER_PROFILE)
             abort();
-    if (op == STITCH__OP_WORKER_BUSY && (q.runs < 1 || q.runs > STITCH__BUSY_MAX_RUNS))
-        abort();
     stitch__buf_init(&b, NULL);
     stitch__request_encode(&q, &b);
     same(&b, data, size);

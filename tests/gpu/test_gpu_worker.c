@@ -96,21 +96,6 @@ static int drive(stitch__candidate c, const stitch__scope *scope, results *out, 
         stitch__run run = {0, 0xff, -1, 0, 64 << 20};
         DO(c.ops->timed_run(c.self, scope, &run, &out->us, code, why, &err));
     }
-    /* Measured, or not and then with a reason. */
-    stitch__run busy = STITCH__RUN_INIT;
-    stitch_error *reason = NULL;
-    double busy_us = 0;
-    DO(c.ops->busy(c.self, scope, &busy, 3, &busy_us, code, &reason, &err));
-    if (!rc && !*code) {
-        if (!device.simulated)
-            printf("# %s, busy %.2f us: %s\n", c.ops->where, busy_us, reason ? stitch_error_message(reason) : "");
-        CHECK((busy_us > 0) == !reason);
-        if (device.simulated)
-            CHECK_HAS(stitch_error_message(reason), "the device is simulated");
-        stitch_error_free(reason);
-    } else if (reason) {
-        *why = reason;
-    }
 #undef DO
     stitch__mem_free(dev, into[3]);
     return rc;

@@ -105,9 +105,8 @@ static bool has_children(void)
 typedef struct outcome {
     int rc, code;
     char message[600], details[600];
-    char reason[600]; /* why there is no busy time */
     const char *step;
-    double ms, busy_us;
+    double ms;
 } outcome;
 
 #define STEP(name, call)                                                                                               \
@@ -161,12 +160,6 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     STEP("timed", c.ops->timed_run(c.self, &scope, &run, &us, &o.code, &why, &err))
     STEP("keep", c.ops->keep(c.self, &scope, 3, &err))
     STEP("block", c.ops->timed_block(c.self, &scope, &block, times, kept, &o.code, &why, &err))
-    STEP("busy", c.ops->busy(c.self, &scope, &run, 5, &o.busy_us, &o.code, &why, &err))
-    if (!o.rc && !o.code) {
-        snprintf(o.reason, sizeof(o.reason), "%s", why ? stitch_error_message(why) : "");
-        stitch_error_free(why);
-        why = NULL;
-    }
     STEP("profile", c.ops->profile(c.self, &scope, &run, &collect, &facts, &o.code, &why, &err))
     stitch__facts_free(facts);
     STEP("inspect", c.ops->inspect(c.self, &scope, &o.code, &why, &err))
@@ -239,7 +232,6 @@ static const struct {
     {"TIMED_RUN", "timed", "timing the program", true},
     {"KEEP", "keep", "making room for outputs", false},
     {"TIMED_BLOCK", "block", "timing the program", true},
-    {"BUSY", "busy", "recording the program", true},
     {"PROFILE", "profile", "profiling the program", true},
     {"INSPECT", "inspect", "looking around", true},
     {"FETCH", "fetch", "copying outputs", false},
@@ -334,10 +326,6 @@ TEST(numbers_that_cannot_be)
     expect("TIMED_BLOCK:negative", "block", 0, STITCH_E_FAULT, "malformed");
     expect("TIMED_BLOCK:fewer", "block", 0, STITCH_E_FAULT, "timed another number of runs");
     expect("TIMED_BLOCK:count", "block", STITCH_E_IO, 0, "3 hashes for 6 tensors");
-    expect("BUSY:late", "busy", 0, STITCH_E_FAULT, "more time than has passed");
-    expect("BUSY:late-together", "busy", 0, STITCH_E_FAULT, "more time than has passed");
-    expect("BUSY:nan", "busy", 0, STITCH_E_FAULT, "malformed");
-    expect("BUSY:negative", "busy", 0, STITCH_E_FAULT, "malformed");
     expect("PROFILE:facts", "profile", 0, STITCH_E_FAULT, "more time than has passed");
     expect("PROFILE:no-facts", "profile", 0, STITCH_E_FAULT, "broke the protocol while profiling");
     expect("PREPARE:nan", "prepare", 0, STITCH_E_FAULT, "malformed");
@@ -357,14 +345,6 @@ TEST(texts_are_cleaned)
     CHECK_INT(o.code, STITCH_E_DRIVER);
     CHECK_STR(o.message, "bad?[2J news?");
     CHECK_STR(o.details, "more?");
-    o = run_all("BUSY:reason", SOON_MS, NULL);
-    CHECK_STR(o.step, "end");
-    CHECK(o.busy_us < 0);
-    CHECK_STR(o.reason, "no?[2J CUPTI");
-    o = run_all("NONE:nothing", SOON_MS, NULL);
-    CHECK_STR(o.step, "end");
-    CHECK_NEAR(o.busy_us, 2.5, 0);
-    CHECK_STR(o.reason, "");
     o = run_all("RUN:words", SOON_MS, NULL);
     CHECK_HAS(o.message, "died by signal 6 (aborted) while running");
     CHECK_HAS(o.details, "last words?[31m");

@@ -110,7 +110,6 @@ static stitch__request sample(int op)
     q.dist = (stitch_dist){.kind = STITCH_DIST_BERNOULLI, .a = 0.05};
     q.set = 1;
     q.run = (stitch__run){1, 0x7f, 3, 1, 12345};
-    q.runs = STITCH__BUSY_MAX_RUNS;
     q.kept = STITCH__BLOCK;
     q.block = (stitch__timed_block){.run = q.run, .count = 2, .seeds = {7, UINT64_MAX}, .keys = {8, 9}};
     q.parts = STITCH__PARTS;
@@ -134,11 +133,6 @@ TEST(requests_arrive_as_sent)
         if (op == STITCH__OP_WORKER_RUN) {
             CHECK_INT(got.run.skip, 3);
             CHECK_INT(got.run.flush_bytes, 12345);
-        }
-        if (op == STITCH__OP_WORKER_BUSY) {
-            CHECK_INT(got.run.set, 1);
-            CHECK_INT(got.run.flush_bytes, 12345);
-            CHECK_INT(got.runs, STITCH__BUSY_MAX_RUNS);
         }
         if (op == STITCH__OP_WORKER_TIMED_BLOCK) {
             CHECK_INT(got.block.run.flush_bytes, 12345);
@@ -184,13 +178,10 @@ TEST(requests_out_of_range)
                                        {0, -2, -1, 0, 0}, {0, -1, -2, 0, 0},  {0, -1, -1, 2, 0}};
     for (size_t i = 0; i < STITCH__COUNT(runs); i++) {
         refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_RUN, .run = runs[i]});
-        refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_BUSY, .run = runs[i], .runs = 1});
+        refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_PROFILE, .run = runs[i]});
     }
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_PROFILE, .run = STITCH__RUN_INIT, .parts = 8});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_PROFILE, .run = STITCH__RUN_INIT, .metrics = 2});
-    static const int32_t counts[] = {0, -1, STITCH__BUSY_MAX_RUNS + 1, INT32_MIN, INT32_MAX};
-    for (size_t i = 0; i < STITCH__COUNT(counts); i++)
-        refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_BUSY, .run = STITCH__RUN_INIT, .runs = counts[i]});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_CLEAR_STATES, .set = 2});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OUTPUT, .set = STITCH__SETS});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FETCH, .set = STITCH__SETS + STITCH__BLOCK});
@@ -221,9 +212,8 @@ TEST(replies_arrive_as_sent)
                            .hash_count = 3,
                            .time_count = 2,
                            .times = {1.5, 0},
-                           .measured = true,
                            .us = 12.25,
-                           .text = op == STITCH__OP_WORKER_BUSY ? "" : "because"};
+                           .text = "because"};
         stitch__reply got;
         stitch__buf b;
         stitch__buf_init(&b, NULL);
@@ -250,7 +240,6 @@ TEST(replies_arrive_as_sent)
         case STITCH__OP_WORKER_TIMED_RUN: CHECK(got.us == 12.25); break;
         case STITCH__OP_WORKER_PROFILE:
         case STITCH__OP_WORKER_PROBE: CHECK_STR(got.text, "because"); break;
-        case STITCH__OP_WORKER_BUSY: CHECK(got.measured && got.us == 12.25 && !*got.text); break;
         default: break;
         }
         for (size_t len = 0; len < b.len; len++)
@@ -286,22 +275,6 @@ TEST(failures_arrive_as_sent)
     stitch__buf_free(&b);
 }
 
-TEST(a_reason_instead_of_a_time)
-{
-    char reason[STITCH__WORKER_MAX_MESSAGE + 100];
-    stitch__reply r = {.op = STITCH__OP_WORKER_BUSY, .text = reason}, got;
-    stitch__buf b;
-
-    memset(reason, 'x', sizeof(reason));
-    reason[sizeof(reason) - 1] = 0;
-    stitch__buf_init(&b, NULL);
-    stitch__reply_encode(&r, NULL, &b);
-    CHECK_OK(stitch__reply_decode(r.op, b.data, b.len, &got, &err));
-    CHECK(!got.measured && got.us == 0);
-    CHECK_INT(strlen(got.text), STITCH__WORKER_MAX_MESSAGE);
-    stitch__buf_free(&b);
-}
-
 static void refuse_reply(const stitch__reply *r)
 {
     static const uint64_t hashes[STITCH__TASK_MAX_TENSORS + 1];
@@ -318,7 +291,6 @@ TEST(replies_out_of_range)
     static const double times[] = {NAN, INFINITY, -INFINITY, -1e-9};
     for (size_t i = 0; i < STITCH__COUNT(times); i++) {
         refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_RUN, .us = times[i]});
-        refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_BUSY, .measured = true, .us = times[i]});
         refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.us = times[i]}});
     }
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.steps = UINT64_MAX}});
@@ -328,9 +300,6 @@ TEST(replies_out_of_range)
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_BLOCK, .time_count = 1, .times = {-1}});
     refuse_reply(&(stitch__reply){
         .op = STITCH__OP_WORKER_TIMED_BLOCK, .time_count = 1, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
-    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_BUSY});
-    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_BUSY, .us = 1, .text = "why"});
-    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_BUSY, .measured = true, .us = 1, .text = "why"});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .rc = 1});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .rc = -1000});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .code = -1000});
@@ -612,7 +581,7 @@ TEST(environment_has_no_secrets)
 
 TEST_MAIN(RUN(hmac_of_rfc_4231), RUN(numbers_and_texts), RUN(texts_from_strangers), RUN(requests_arrive_as_sent),
           RUN(requests_out_of_range), RUN(replies_arrive_as_sent), RUN(failures_arrive_as_sent),
-          RUN(a_reason_instead_of_a_time), RUN(replies_out_of_range), RUN(tasks_arrive_as_sent),
-          RUN(messages_and_descriptors), RUN(descriptors_for_the_verifier_are_dropped), RUN(forged_messages),
-          RUN(every_changed_bit_is_noticed), RUN(sending_to_somebody_who_does_not_read),
-          RUN(memory_files_keep_their_size), RUN(environment_has_no_secrets))
+          RUN(replies_out_of_range), RUN(tasks_arrive_as_sent), RUN(messages_and_descriptors),
+          RUN(descriptors_for_the_verifier_are_dropped), RUN(forged_messages), RUN(every_changed_bit_is_noticed),
+          RUN(sending_to_somebody_who_does_not_read), RUN(memory_files_keep_their_size),
+          RUN(environment_has_no_secrets))
