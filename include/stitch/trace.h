@@ -160,9 +160,11 @@ typedef struct stitch_trace_summary {
     uint64_t short_gaps; /**< ... for at most 20 microseconds: what launching costs */
     double short_gap_us; /**< sum of the short ones */
     double longest_gap_us;
-    double idle_sync_us; /**< idle while the host was in a call that waits for the device */
-    double idle_call_us; /**< idle while the host was in other CUDA calls */
-    double idle_host_us; /**< idle while the host was in no CUDA call: in the program itself */
+    double idle_sync_us; /**< of idle_us, up to the launch of what ends it: the host was in a call that waits for the
+                              device */
+    double idle_call_us; /**< ... the host was in other CUDA calls, the launch among them */
+    double idle_host_us; /**< ... the host was in no CUDA call: in the program itself. What is left of idle_us is the
+                              device's own: what came next had been launched */
     uint64_t syncs;
     double sync_us; /**< time in which some host thread waited */
     uint64_t calls;
@@ -232,8 +234,9 @@ typedef struct stitch_trace_gap {
     size_t struct_size;
     double start_us, end_us;
     const char *before, *after; /**< names of the device work around it */
-    const char *cause; /**< most of it: "sync", "call", "host" (in no CUDA call), "unknown" (no calls recorded) */
-    const char *call;  /**< the CUDA call with the most of it, or "" */
+    const char *cause; /**< most of it: "sync", "call", "host" (in no CUDA call), "device" (what came next had been
+                            launched), "unknown" (no calls recorded) */
+    const char *call;  /**< the CUDA call with the most of it before what came next was launched, or "" */
 } stitch_trace_gap;
 
 #define STITCH_TRACE_GAP_INIT                                                                                          \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a timeline says: totals, one row a kernel, one a direction of copies, the longest gaps and why they are there.
+ * What a trace says in numbers: totals, one row a kernel, one a direction of copies, the longest gaps.
  */
 #include <stdlib.h>
 
@@ -16,140 +16,6 @@ const char *stitch__copy_name(int direction)
     static const char *const names[STITCH__TRACE_DIRECTIONS] = {"unknown copy", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
                                                                 "AtoD",         "DtoA", "DtoD", "HtoH", "PtoP", "fill"};
     return direction >= 0 && direction < STITCH__TRACE_DIRECTIONS ? names[direction] : names[0];
-}
-
-/* ---- kernels ---- */
-
-typedef struct row {
-    stitch_trace_kernel k;
-    int64_t total, least, most, gaps;
-    uint64_t timed;
-    const stitch__event *longest;
-    bool seen;
-} row;
-
-static bool same_sizes(const stitch__event *a, const stitch__event *b)
-{
-    return memcmp(a->grid, b->grid, sizeof(a->grid)) == 0 && memcmp(a->block, b->block, sizeof(a->block)) == 0 &&
-           a->static_shared == b->static_shared && a->dynamic_shared == b->dynamic_shared &&
-           a->registers == b->registers;
-}
-
-static void add_launch(row *r, const stitch__event *e, int64_t gap)
-{
-    int64_t time = e->timed ? e->end - e->start : 0;
-    if (!r->longest) {
-        r->k.step = e->step;
-        r->longest = e;
-    }
-    r->k.count++;
-    r->k.varied |= !same_sizes(r->longest, e);
-    if (r->k.step != e->step)
-        r->k.step = -1;
-    if (!e->timed)
-        return;
-    if (!r->timed || time > r->most)
-        r->longest = e;
-    r->most = !r->timed || time > r->most ? time : r->most;
-    r->least = !r->timed || time < r->least ? time : r->least;
-    r->total += time;
-    r->gaps += gap;
-    r->timed++;
-}
-
-static void finish_row(const stitch__timeline *t, row *r, int64_t all)
-{
-    stitch_trace_kernel *k = &r->k;
-    const stitch__event *e = r->longest;
-    stitch__occupancy o = stitch__occupancy_of(&t->sm, e);
-    k->struct_size = sizeof(*k);
-    k->name = t->names[e->name].text;
-    k->symbol = t->names[e->name].symbol;
-    k->total_us = us(r->total);
-    k->mean_us = r->timed ? us(r->total) / (double)r->timed : 0;
-    k->min_us = us(r->least);
-    k->max_us = us(r->most);
-    k->share = all > 0 ? (double)r->total / (double)all : 0;
-    k->gap_before_us = us(r->gaps);
-    memcpy(k->grid, e->grid, sizeof(k->grid));
-    memcpy(k->block, e->block, sizeof(k->block));
-    k->registers = e->registers;
-    k->static_shared = e->static_shared;
-    k->dynamic_shared = e->dynamic_shared;
-    k->local = e->local;
-    k->occupancy = o.share;
-    k->waves = o.waves;
-    k->limiter = o.limiter;
-}
-
-static int by_total(const void *pa, const void *pb)
-{
-    const row *a = pa, *b = pb;
-    if (a->total != b->total)
-        return a->total > b->total ? -1 : 1;
-    return strcmp(a->k.symbol, b->k.symbol);
-}
-
-/* ---- device order: kernels' gaps, the longest gaps ---- */
-
-typedef struct gap {
-    int64_t start, end;
-    const stitch__event *before, *after;
-} gap;
-
-/* Keeps the longest. */
-static void add_gap(gap *gaps, size_t *count, const gap *g)
-{
-    size_t at = *count;
-    while (at > 0 && gaps[at - 1].end - gaps[at - 1].start < g->end - g->start)
-        at--;
-    if (at == STITCH__TRACE_GAPS)
-        return;
-    if (*count < STITCH__TRACE_GAPS)
-        ++*count;
-    memmove(&gaps[at + 1], &gaps[at], (*count - at - 1) * sizeof(*gaps));
-    gaps[at] = *g;
-}
-
-static int make_rows(const stitch__timeline *t, stitch__analysis *a, gap *gaps, size_t *gap_count)
-{
-    row *rows = stitch__calloc(t->arena.ctx, t->name_count ? t->name_count : 1, sizeof(*rows));
-    const stitch__event *last = NULL; /* the one that ends last so far */
-    size_t count = 0;
-    int64_t all = 0;
-    if (!rows)
-        return STITCH_E_NOMEM;
-    for (size_t i = 0; i < t->count; i++) {
-        const stitch__event *e = &t->events[i];
-        if (!(STITCH__TRACE_ON_DEVICE >> e->kind & 1))
-            continue;
-        int64_t idle = 0;
-        if (e->timed && last && e->start > last->end) {
-            gap g = {last->end, e->start, last, e};
-            add_gap(gaps, gap_count, &g);
-            idle = e->start - last->end;
-        }
-        if (e->kind == STITCH_TRACE_KERNEL)
-            add_launch(&rows[e->name], e, idle);
-        if (e->timed && (!last || e->end > last->end))
-            last = e;
-    }
-    for (size_t i = 0; i < t->name_count; i++) {
-        if (rows[i].k.count)
-            rows[count++] = rows[i];
-    }
-    for (size_t i = 0; i < count; i++)
-        all += rows[i].total;
-    for (size_t i = 0; i < count; i++)
-        finish_row(t, &rows[i], all);
-    if (count)
-        qsort(rows, count, sizeof(*rows), by_total);
-    a->kernels = stitch__calloc(t->arena.ctx, count ? count : 1, sizeof(*a->kernels));
-    for (size_t i = 0; a->kernels && i < count; i++)
-        a->kernels[i] = rows[i].k;
-    a->kernel_count = a->kernels ? count : 0;
-    stitch_free(rows);
-    return a->kernels ? STITCH_OK : STITCH_E_NOMEM;
 }
 
 /* ---- copies ---- */
@@ -185,42 +51,18 @@ static void make_copies(const stitch__timeline *t, stitch__analysis *a)
     }
 }
 
-/* ---- why the device was idle ---- */
+/* ---- the longest gaps ---- */
 
-typedef struct causes {
-    stitch__spans sync, calls, either; /* host times */
-    bool known;
-} causes;
-
-static void causes_free(causes *c)
-{
-    stitch__spans_free(&c->sync);
-    stitch__spans_free(&c->calls);
-    stitch__spans_free(&c->either);
-}
-
-static int causes_make(const stitch__timeline *t, causes *c)
-{
-    const stitch__event_filter waits = {STITCH__TRACE_BIT(SYNC) | STITCH__TRACE_CALLS, 0, 0, true};
-    const stitch__event_filter calls = {STITCH__TRACE_CALLS, 0, 0, false};
-    memset(c, 0, sizeof(*c));
-    c->known = (t->kinds & (STITCH__TRACE_BIT(DRIVER) | STITCH__TRACE_BIT(RUNTIME))) != 0;
-    if (stitch__spans_of(t, &waits, &c->sync) != STITCH_OK || stitch__spans_of(t, &calls, &c->calls) != STITCH_OK ||
-        stitch__spans_union(t->arena.ctx, &c->sync, &c->calls, &c->either) != STITCH_OK)
-        return STITCH_E_NOMEM;
-    return STITCH_OK;
-}
-
-/* The call with the most time in a gap. Calls are in the order of their start. */
-static const char *main_call(const stitch__timeline *t, const gap *g)
+/* The call with the most time in a gap before what ends it was launched. Calls are in the order of their start. */
+static const char *main_call(const stitch__timeline *t, const stitch__gap *g)
 {
     const char *name = "";
     int64_t most = 0;
-    for (size_t i = 0; i < t->count && t->events[i].timed && t->events[i].start < g->end; i++) {
+    for (size_t i = 0; i < t->count && t->events[i].timed && t->events[i].start < g->launched; i++) {
         const stitch__event *e = &t->events[i];
         if (!(STITCH__TRACE_CALLS >> e->kind & 1) || e->end <= g->start)
             continue;
-        int64_t common = (e->end < g->end ? e->end : g->end) - (e->start > g->start ? e->start : g->start);
+        int64_t common = (e->end < g->launched ? e->end : g->launched) - (e->start > g->start ? e->start : g->start);
         if (common > most) {
             most = common;
             name = t->names[e->name].text;
@@ -229,23 +71,36 @@ static const char *main_call(const stitch__timeline *t, const gap *g)
     return name;
 }
 
-static void make_gaps(const stitch__timeline *t, const causes *c, const gap *gaps, size_t count, stitch__analysis *a)
+static const char *main_cause(const stitch__idle *idle, const stitch__gap *g)
 {
-    a->gap_count = count;
-    for (size_t i = 0; i < count; i++) {
-        stitch_trace_gap *out = &a->gaps[i];
-        stitch__span span = {gaps[i].start, gaps[i].end};
-        stitch__spans one = {1, &span};
-        int64_t sync = stitch__spans_common(&one, &c->sync);
-        int64_t call = stitch__spans_common(&one, &c->either) - sync;
-        int64_t host = span.end - span.start - sync - call;
-        out->struct_size = sizeof(*out);
-        out->start_us = us(span.start);
-        out->end_us = us(span.end);
-        out->before = t->names[gaps[i].before->name].text;
-        out->after = t->names[gaps[i].after->name].text;
-        out->call = main_call(t, &gaps[i]);
-        out->cause = !c->known ? "unknown" : host >= sync && host >= call ? "host" : sync >= call ? "sync" : "call";
+    const stitch__idle_causes c = stitch__idle_causes_of(idle, g);
+    if (!idle->known)
+        return "unknown";
+    if (c.device > c.host && c.device > c.sync && c.device > c.call)
+        return "device";
+    return c.host >= c.sync && c.host >= c.call ? "host" : c.sync >= c.call ? "sync" : "call";
+}
+
+static void make_gaps(const stitch__timeline *t, const stitch__idle *idle, stitch__analysis *a)
+{
+    const stitch__gap *longest[STITCH__TRACE_GAPS + 1]; /* one more, that falls off the end */
+    for (size_t i = 0; i < idle->count; i++) {
+        const stitch__gap *g = &idle->gaps[i];
+        size_t at = a->gap_count;
+        for (; at > 0 && longest[at - 1]->end - longest[at - 1]->start < g->end - g->start; at--)
+            longest[at] = longest[at - 1];
+        longest[at] = g;
+        a->gap_count += a->gap_count < STITCH__TRACE_GAPS;
+    }
+    for (size_t i = 0; i < a->gap_count; i++) {
+        const stitch__gap *g = longest[i];
+        a->gaps[i] = (stitch_trace_gap){sizeof(a->gaps[i]),
+                                        us(g->start),
+                                        us(g->end),
+                                        t->names[g->before->name].text,
+                                        t->names[g->after->name].text,
+                                        main_cause(idle, g),
+                                        main_call(t, g)};
     }
 }
 
@@ -288,34 +143,32 @@ static void count_events(const stitch__timeline *t, stitch_trace_summary *s)
     s->devices = devices;
 }
 
-static int sum_host(const stitch__timeline *t, const causes *c, const stitch__spans *gaps, stitch_trace_summary *s)
+static int sum_host(const stitch__timeline *t, const stitch__idle *idle, stitch_trace_summary *s)
 {
-    const stitch__event_filter sync = {STITCH__TRACE_BIT(SYNC), 0, 0, true};
+    const stitch__event_filter sync = {STITCH__TRACE_BIT(SYNC), true};
     stitch__spans waited;
-    s->has_calls = c->known;
+    s->has_calls = idle->known;
     if (stitch__spans_of(t, &sync, &waited) != STITCH_OK)
         return STITCH_E_NOMEM;
     s->sync_us = us(stitch__spans_length(&waited));
     stitch__spans_free(&waited);
-    s->call_us = us(stitch__spans_length(&c->calls));
-    if (!c->known)
-        return STITCH_OK;
-    int64_t in_sync = stitch__spans_common(gaps, &c->sync), in_any = stitch__spans_common(gaps, &c->either);
-    s->idle_sync_us = us(in_sync);
-    s->idle_call_us = us(in_any - in_sync);
-    s->idle_host_us = us(stitch__spans_length(gaps) - in_any);
+    s->call_us = us(stitch__spans_length(&idle->calls));
+    if (idle->known) {
+        s->idle_sync_us = us(idle->all.sync);
+        s->idle_call_us = us(idle->all.call);
+        s->idle_host_us = us(idle->all.host);
+    }
     return STITCH_OK;
 }
 
-static int sum_device(const stitch__timeline *t, const causes *c, stitch_trace_summary *s)
+static int sum_device(const stitch__timeline *t, stitch_trace_summary *s)
 {
-    const stitch__event_filter kernels = {STITCH__TRACE_BIT(KERNEL), 0, 0, false};
-    const stitch__event_filter copies = {STITCH__TRACE_BIT(COPY) | STITCH__TRACE_BIT(FILL), 0, 0, false};
-    stitch__spans k = {0}, m = {0}, all = {0}, gaps = {0};
+    const stitch__event_filter kernels = {STITCH__TRACE_BIT(KERNEL), false};
+    const stitch__event_filter copies = {STITCH__TRACE_BIT(COPY) | STITCH__TRACE_BIT(FILL), false};
+    stitch__spans k = {0}, m = {0}, all = {0};
     int rc = STITCH_E_NOMEM;
     if (stitch__spans_of(t, &kernels, &k) != STITCH_OK || stitch__spans_of(t, &copies, &m) != STITCH_OK ||
-        stitch__spans_union(t->arena.ctx, &k, &m, &all) != STITCH_OK ||
-        stitch__spans_gaps(t->arena.ctx, &all, &gaps) != STITCH_OK)
+        stitch__spans_union(t->arena.ctx, &k, &m, &all) != STITCH_OK)
         goto out;
     s->kernel_us = us(stitch__spans_length(&k));
     s->copy_us = us(stitch__spans_length(&m));
@@ -326,34 +179,40 @@ static int sum_device(const stitch__timeline *t, const causes *c, stitch_trace_s
         s->span_us = us(all.list[all.count - 1].end - first);
         s->lead_us = first > 0 ? us(first) : 0;
     }
-    s->idle_us = us(stitch__spans_length(&gaps));
-    s->idle_share = s->span_us > 0 ? s->idle_us / s->span_us : 0;
-    s->gaps = gaps.count;
-    for (size_t i = 0; i < gaps.count; i++) {
-        int64_t length = gaps.list[i].end - gaps.list[i].start;
-        if (us(length) > s->longest_gap_us)
-            s->longest_gap_us = us(length);
-        if (length > STITCH__TRACE_SHORT_GAP_NS)
-            continue;
-        s->short_gaps++;
-        s->short_gap_us += us(length);
-    }
-    rc = sum_host(t, c, &gaps, s);
+    rc = STITCH_OK;
 out:
     stitch__spans_free(&k);
     stitch__spans_free(&m);
     stitch__spans_free(&all);
-    stitch__spans_free(&gaps);
     return rc;
+}
+
+static void sum_gaps(const stitch__idle *idle, stitch_trace_summary *s)
+{
+    int64_t all = 0, in_short = 0, longest = 0;
+    s->gaps = idle->count;
+    for (size_t i = 0; i < idle->count; i++) {
+        int64_t length = idle->gaps[i].end - idle->gaps[i].start;
+        bool is_short = length <= STITCH__TRACE_SHORT_GAP_NS;
+        all += length;
+        longest = length > longest ? length : longest;
+        s->short_gaps += is_short;
+        in_short += is_short ? length : 0;
+    }
+    s->idle_us = us(all);
+    s->idle_share = s->span_us > 0 ? s->idle_us / s->span_us : 0;
+    s->longest_gap_us = us(longest);
+    s->short_gap_us = us(in_short);
 }
 
 int stitch__analyse(const stitch__timeline *t, stitch__analysis *out)
 {
-    gap gaps[STITCH__TRACE_GAPS];
-    size_t gap_count = 0;
-    causes c;
-    memset(out, 0, sizeof(*out));
     stitch_trace_summary *s = &out->summary;
+    stitch__idle idle;
+    int rc = stitch__idle_of(t, &idle);
+    memset(out, 0, sizeof(*out));
+    if (rc)
+        return rc;
     s->struct_size = sizeof(*s);
     s->records = t->count;
     s->dropped = t->dropped;
@@ -361,16 +220,17 @@ int stitch__analyse(const stitch__timeline *t, stitch__analysis *out)
     s->unknown = t->unknown;
     s->region_us = us(t->length);
     count_events(t, s);
-    int rc = causes_make(t, &c);
-    if (rc == STITCH_OK)
-        rc = sum_device(t, &c, s);
-    if (rc == STITCH_OK)
-        rc = make_rows(t, out, gaps, &gap_count);
-    if (rc == STITCH_OK) {
+    rc = sum_device(t, s);
+    sum_gaps(&idle, s);
+    if (!rc)
+        rc = sum_host(t, &idle, s);
+    if (!rc)
+        rc = stitch__kernel_table(t, &idle, 0, &out->kernels, &out->kernel_count);
+    if (!rc) {
         make_copies(t, out);
-        make_gaps(t, &c, gaps, gap_count, out);
+        make_gaps(t, &idle, out);
     }
-    causes_free(&c);
+    stitch__idle_free(&idle);
     if (rc)
         stitch__analysis_free(out);
     return rc;

@@ -142,7 +142,7 @@ static int take_timeline(collector *c, int *stop, stitch_error **err)
     middle = c->traces[middle_run(c)];
     if (stitch__trace_timeline(middle)->dropped)
         return stitch__err(c->ctx, err, STITCH_E_LIMIT, "a run has more records than a trace holds");
-    return stitch__facts_timeline(c->f, stitch__trace_finished(middle), stitch__trace_analysis(middle), 1, err);
+    return stitch__facts_timeline(c->f, stitch__trace_finished(middle), stitch__trace_analysis(middle), err);
 }
 
 /* ---- counters ---------------------------------------------------------------------------------------------------- */

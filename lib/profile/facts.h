@@ -169,11 +169,10 @@ struct stitch_image;
  */
 int stitch__facts_steps(stitch__facts *f, const struct stitch_program *program, stitch_error **err);
 
-/* facts_timeline.c: the rows of kernels and the figures of one run, of a timeline that is finished (and attributed,
- * where it is a program's) and its analysis, of `runs` runs. Steps come first: without them no kernel has one. Where
- * the device's records are not as many for every run, times between records are not known. Adds to what is there. */
+/* facts_timeline.c: the rows of kernels and the figures of the timeline of one run, which is finished (and attributed,
+ * where it is a program's), and its analysis. Steps come first: without them no kernel has one. */
 int stitch__facts_timeline(stitch__facts *f, const struct stitch__timeline *t, const struct stitch__analysis *a,
-                           uint64_t runs, stitch_error **err);
+                           stitch_error **err);
 
 /* facts_sim.c: kernels of the simulator's reports (sim/sim_ext.h; those since reports were taken last), most work
  * first, with what was counted where STITCH__SIM_COUNT was set. `image`: names for people and sizes; NULL: symbols,

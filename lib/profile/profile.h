@@ -3,8 +3,8 @@
  * Private interface of the profile module: records of CUPTI, the timeline made of them, what it says.
  *
  * trace.c has CUPTI record activities (counters.c and sampling.c use other parts of it, and one of the three at a time:
- * exclusive.c); records.c reads its buffers. Everything else here works on a
- * stitch__timeline and needs no GPU: timeline.c (order, unions), analysis.c (tables, gaps, causes),
+ * exclusive.c); records.c reads its buffers. Everything else here works on a stitch__timeline and needs no GPU:
+ * timeline.c (order, unions), idle.c (gaps and their causes), kernel_table.c, analysis.c (a trace in numbers),
  * occupancy.c, attribute.c and program.c (steps of a program), text.c and chrome.c (output), results.c (what users
  * read).
  */
@@ -89,18 +89,13 @@ typedef struct stitch__spans {
     stitch__span *list; /* stitch_free() */
 } stitch__spans;
 
-/* Which events: 0 means any. */
 typedef struct stitch__event_filter {
     uint32_t kinds; /* bits */
-    uint32_t stream, graph;
-    bool waits; /* the host waits: SYNC records (but a stream that waits for an event), calls that wait or poll */
+    bool waits;     /* the host waits: SYNC records (but a stream that waits for an event), calls that wait or poll */
 } stitch__event_filter;
 
-bool stitch__event_matches(const stitch__timeline *t, const stitch__event *e, const stitch__event_filter *f);
 /* The union of the times of matching events. The timeline is finished. 0 or STITCH_E_NOMEM. */
 int stitch__spans_of(const stitch__timeline *t, const stitch__event_filter *f, stitch__spans *out);
-/* The holes between the spans. */
-int stitch__spans_gaps(const stitch_context *ctx, const stitch__spans *s, stitch__spans *out);
 int stitch__spans_union(const stitch_context *ctx, const stitch__spans *a, const stitch__spans *b, stitch__spans *out);
 int64_t stitch__spans_length(const stitch__spans *s);
 int64_t stitch__spans_common(const stitch__spans *a, const stitch__spans *b); /* length of the intersection */
@@ -117,6 +112,43 @@ typedef struct stitch__occupancy {
 
 /* An estimate by the rules that hold from sm_80 to sm_120; clusters and carve-outs are left out of it. */
 stitch__occupancy stitch__occupancy_of(const stitch__sm *sm, const stitch__event *kernel);
+
+/* ---- idle.c ----------------------------------------------------------------------------------------------------- */
+
+/* Nothing ran on the device. */
+typedef struct stitch__gap {
+    int64_t start, end;
+    int64_t launching, launched; /* within: when the call that launched what ends it began, and returned; `end` where
+                                    that is not known */
+    const stitch__event *before, *after;
+} stitch__gap;
+
+/* Idle time by what it was for; the sum is the gaps' length. */
+typedef struct stitch__idle_causes {
+    int64_t sync, call, host; /* the host waited for the device; was in another call; was in none */
+    int64_t device;           /* what comes next had been launched */
+} stitch__idle_causes;
+
+typedef struct stitch__idle {
+    bool known; /* calls were recorded: otherwise all of it is `host` */
+    size_t count;
+    stitch__gap *gaps;                 /* in order */
+    stitch__spans sync, calls, either; /* of the host */
+    stitch__idle_causes all;
+} stitch__idle;
+
+/* Of a finished timeline, whose events it points to. 0 or STITCH_E_NOMEM. */
+int stitch__idle_of(const stitch__timeline *t, stitch__idle *out);
+void stitch__idle_free(stitch__idle *i);
+stitch__idle_causes stitch__idle_causes_of(const stitch__idle *i, const stitch__gap *g);
+
+/* ---- kernel_table.c --------------------------------------------------------------------------------------------- */
+
+/* One row for all launches of a kernel, most time first; `steps`: of those in a step below it, one for each of them.
+ * Others have the step that all launches are of, or -1. Strings are the timeline's. *out: stitch_free(). 0 or
+ * STITCH_E_NOMEM. */
+int stitch__kernel_table(const stitch__timeline *t, const stitch__idle *idle, size_t steps, stitch_trace_kernel **out,
+                         size_t *count);
 
 /* ---- analysis.c ------------------------------------------------------------------------------------------------- */
 

@@ -82,10 +82,17 @@ static double percent(double part, double whole)
 
 /* ---- the decisive fact ---- */
 
+/* Idle time in which the host had done its part. */
+static double own_idle(const stitch_trace_summary *s)
+{
+    double rest = s->idle_us - s->idle_sync_us - s->idle_call_us - s->idle_host_us;
+    return s->has_calls && rest > 0 ? rest : 0;
+}
+
 static void write_idle(writer *w, const stitch_trace_summary *s)
 {
     const char *why = "the host is in no CUDA call: the program itself is what the GPU waits for";
-    double most = s->idle_host_us;
+    double most = s->idle_host_us, device = own_idle(s);
     if (s->idle_sync_us > most) {
         most = s->idle_sync_us;
         why = "the host is still in a call that waits for the GPU: each wait costs a round trip";
@@ -93,6 +100,10 @@ static void write_idle(writer *w, const stitch_trace_summary *s)
     if (s->idle_call_us > most) {
         most = s->idle_call_us;
         why = "the host is in CUDA calls: launching, allocating and loading take longer than the work";
+    }
+    if (device > most) {
+        most = device;
+        why = "what comes next has been launched already: it waits for other work, or is the next node of a graph";
     }
     if (s->short_gap_us > 0.6 * s->idle_us)
         line(w,
@@ -178,9 +189,11 @@ static void write_kernels(writer *w, const stitch__analysis *a, size_t from, siz
 static void write_host(writer *w, const stitch_trace_summary *s)
 {
     if (s->idle_us > 0 && s->has_calls)
-        line(w, "Idle %s: %s while the host waits, %s in other CUDA calls, %s in none; longest gap %s.",
+        line(w,
+             "Idle %s: %s while the host waits, %s in other CUDA calls, %s in none, %s with the next work launched "
+             "already; longest gap %s.",
              time_text(s->idle_us).s, time_text(s->idle_sync_us).s, time_text(s->idle_call_us).s,
-             time_text(s->idle_host_us).s, time_text(s->longest_gap_us).s);
+             time_text(s->idle_host_us).s, time_text(own_idle(s)).s, time_text(s->longest_gap_us).s);
     if (s->calls)
         line(w, "Host: %" PRIu64 " CUDA calls, %s in them; %" PRIu64 " synchronisations, %s in them.", s->calls,
              time_text(s->call_us).s, s->syncs, time_text(s->sync_us).s);
@@ -202,10 +215,11 @@ static void write_gaps(writer *w, const stitch__analysis *a)
 {
     for (size_t i = 0; i < a->gap_count && i < 5; i++) {
         const stitch_trace_gap *g = &a->gaps[i];
-        const char *cause = strcmp(g->cause, "sync") == 0   ? ", the host waits"
-                            : strcmp(g->cause, "call") == 0 ? ", the host is in CUDA calls"
-                            : strcmp(g->cause, "host") == 0 ? ", the host is in no CUDA call"
-                                                            : "";
+        const char *cause = strcmp(g->cause, "sync") == 0     ? ", the host waits"
+                            : strcmp(g->cause, "call") == 0   ? ", the host is in CUDA calls"
+                            : strcmp(g->cause, "host") == 0   ? ", the host is in no CUDA call"
+                            : strcmp(g->cause, "device") == 0 ? ", what comes next has been launched already"
+                                                              : "";
         line(w, "- gap of %s between %s and %s%s%s%s%s", time_text(g->end_us - g->start_us).s, name_text(g->before).s,
              name_text(g->after).s, cause, *g->call ? " (" : "", g->call, *g->call ? " in it)" : "");
     }

@@ -194,11 +194,9 @@ int stitch__timeline_finish(stitch__timeline *t)
 
 /* ---- sets of times ---- */
 
-bool stitch__event_matches(const stitch__timeline *t, const stitch__event *e, const stitch__event_filter *f)
+static bool matches(const stitch__timeline *t, const stitch__event *e, const stitch__event_filter *f)
 {
-    if (f->kinds && !(f->kinds >> e->kind & 1))
-        return false;
-    if ((f->stream && e->stream != f->stream) || (f->graph && e->graph != f->graph))
+    if (!(f->kinds >> e->kind & 1))
         return false;
     if (!f->waits)
         return true;
@@ -230,23 +228,14 @@ int stitch__spans_of(const stitch__timeline *t, const stitch__event_filter *f, s
 {
     size_t count = 0;
     for (size_t i = 0; i < t->count; i++)
-        count += t->events[i].timed && stitch__event_matches(t, &t->events[i], f);
+        count += t->events[i].timed && matches(t, &t->events[i], f);
     if (make_room(t->arena.ctx, out, count) != STITCH_OK)
         return STITCH_E_NOMEM;
     for (size_t i = 0; i < t->count; i++) {
         const stitch__event *e = &t->events[i];
-        if (e->timed && stitch__event_matches(t, e, f))
+        if (e->timed && matches(t, e, f))
             append(out, e->start, e->end);
     }
-    return STITCH_OK;
-}
-
-int stitch__spans_gaps(const stitch_context *ctx, const stitch__spans *s, stitch__spans *out)
-{
-    if (make_room(ctx, out, s->count) != STITCH_OK)
-        return STITCH_E_NOMEM;
-    for (size_t i = 1; i < s->count; i++)
-        append(out, s->list[i - 1].end, s->list[i].start);
     return STITCH_OK;
 }
 

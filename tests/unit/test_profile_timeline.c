@@ -185,6 +185,45 @@ TEST(causes_of_idle_time)
     CHECK_STR(a.gaps[0].cause, "unknown");
 }
 
+/* Once the next piece of work has been launched, its gap is the device's own, whatever the host does. */
+TEST(idle_time_after_launches)
+{
+    start();
+    for (int i = 0; i < 3; i++) { /* nodes of a graph */
+        stitch__event *e = kernel("node", 10000 + i * 3000, 11000 + i * 3000);
+        e->graph_node = 3 + (uint64_t)i;
+        e->correlation = 77;
+    }
+    kernel("k", 60000, 61000)->correlation = 78;
+    add(STITCH_TRACE_GRAPH_LAUNCH, "cuGraphLaunch", 5000, 6000)->correlation = 77;
+    add(STITCH_TRACE_DRIVER, "cuStreamSynchronize", 6500, 19000)->correlation = 79;
+    /* 43 us: 2 waiting, 1 in no call, 35 in the call that launches, which loads something first, 5 after it */
+    add(STITCH_TRACE_RUNTIME, "cudaLaunchKernel", 20000, 55000)->correlation = 78;
+    add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 54000, 54900)->correlation = 78;
+    analyse();
+    CHECK_NEAR(a.summary.idle_us, 47, 1e-9);
+    CHECK_NEAR(a.summary.idle_sync_us, 2, 1e-9);
+    CHECK_NEAR(a.summary.idle_host_us, 1, 1e-9);
+    CHECK_NEAR(a.summary.idle_call_us, 35, 1e-9);
+    CHECK_INT(a.gap_count, 3);
+    CHECK_STR(a.gaps[0].cause, "call");
+    CHECK_STR(a.gaps[0].call, "cudaLaunchKernel");
+    CHECK_STR(a.gaps[1].cause, "device");
+    CHECK_STR(a.gaps[1].call, "");
+    CHECK_HAS(text_of(0), "9.00 us with the next work launched already");
+    CHECK_HAS(text_of(0), "between node and node, what comes next has been launched already\n");
+    /* Long ones: two launches ahead on streams that wait for each other. */
+    start();
+    for (int i = 0; i < 3; i++) {
+        kernel("k", i * 40000, i * 40000 + 10000)->correlation = (uint32_t)i + 1;
+        add(STITCH_TRACE_DRIVER, "cuLaunchKernel", i * 100 - 1000, i * 100 - 950)->correlation = (uint32_t)i + 1;
+    }
+    analyse();
+    CHECK_NEAR(a.summary.idle_us, 60, 1e-9);
+    CHECK_NEAR(a.summary.idle_sync_us + a.summary.idle_call_us + a.summary.idle_host_us, 0, 0);
+    CHECK_HAS(text_of(0), "for 100 % of that, what comes next has been launched already: it waits for other work");
+}
+
 TEST(queries_join)
 {
     start();
@@ -538,7 +577,7 @@ TEST(steps_with_products)
 }
 
 TEST_MAIN(RUN(nothing), RUN(unions), RUN(many_random_unions_match_a_raster), RUN(causes_of_idle_time),
-          RUN(queries_join), RUN(launch_bound_chain), RUN(copies_dominate), RUN(kernel_table), RUN(occupancy),
-          RUN(names), RUN(hostile_names_are_harmless), RUN(text_keeps_its_budget), RUN(perfetto_json),
-          RUN(limit_of_records), RUN(steps_by_order), RUN(steps_that_do_not_fit), RUN(steps_out_of_order_go_by_name),
-          RUN(steps_with_products))
+          RUN(idle_time_after_launches), RUN(queries_join), RUN(launch_bound_chain), RUN(copies_dominate),
+          RUN(kernel_table), RUN(occupancy), RUN(names), RUN(hostile_names_are_harmless), RUN(text_keeps_its_budget),
+          RUN(perfetto_json), RUN(limit_of_records), RUN(steps_by_order), RUN(steps_that_do_not_fit),
+          RUN(steps_out_of_order_go_by_name), RUN(steps_with_products))

@@ -127,7 +127,7 @@ class TraceCopy:
 
 @dataclass(frozen=True)
 class TraceGap:
-    """A time in which the device was idle. cause: "sync", "call", "host", "unknown"."""
+    """A time in which the device was idle. cause: "sync", "call", "host", "device", "unknown"."""
 
     start_us: float
     end_us: float
