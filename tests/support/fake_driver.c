@@ -265,15 +265,15 @@ static CUresult fake_stream_destroy(CUstream s)
 }
 
 /* Work is done when it is enqueued, so there is nothing to wait for; and no test captures a stream of its own. */
-static CUresult fake_wait_event(CUstream stream, CUevent event, unsigned flags)
+static CUresult fake_wait_event(CUstream s, CUevent e, unsigned flags)
 {
-    (void)stream, (void)event, (void)flags;
+    (void)s, (void)e, (void)flags;
     return CUDA_SUCCESS;
 }
 
-static CUresult fake_is_capturing(CUstream stream, CUstreamCaptureStatus *status)
+static CUresult fake_is_capturing(CUstream s, CUstreamCaptureStatus *status)
 {
-    (void)stream;
+    (void)s;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
