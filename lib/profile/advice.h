@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the facts mean: which limit a kernel and the whole run are at, how far from it, and what to do, most gain first.
- * Pure functions of the facts. verdict.c derives figures and says what bounds what; rules.c is the table of rules that
- * a GPU engineer reads and extends; advice.c evaluates it; advice_text.c and advice_json.c print.
+ * Pure functions of the facts. verdict.c derives figures and says what bounds what; rules.def is the table of rules
+ * that a GPU engineer reads and extends; advice.c evaluates it; advice_text.c and advice_json.c print.
  */
 #ifndef STITCH_LIB_PROFILE_ADVICE_H
 #define STITCH_LIB_PROFILE_ADVICE_H

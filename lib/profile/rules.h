@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of the advice share: figures derived from the facts (verdict.c), and what a rule is (rules.c).
+ * What the files of the advice share: figures derived from the facts (verdict.c), and what a rule is (rules.def).
+ *
+ * The condition of a rule is a function that says whether the facts show its problem. It gives evidence (the figures),
+ * part (of the kernel's time: what could be gained if the problem were gone altogether, so an upper bound) or gain_us,
+ * and a line where one is known. NAN compares as false: a condition on a figure that is not known does not hold, so
+ * that conditions are written as what must be known to be true.
+ *
+ * Sources: [BPG] CUDA C++ Best Practices Guide, [PG] CUDA C++ Programming Guide, [NCU] Nsight Compute's documentation
+ * (kernel profiling guide: metrics, stall reasons) and the conditions of its rules.
  */
 #ifndef STITCH_LIB_PROFILE_RULES_H
 #define STITCH_LIB_PROFILE_RULES_H
@@ -24,6 +32,8 @@ enum { STITCH__EVIDENCE_BYTES = 640, STITCH__BECAUSE_BYTES = 256 };
 
 /* A wait, or a line, with less than a fifth of the samples has less to give than the noise of a run. */
 #define STITCH__WAIT_FROM 0.20
+
+#define STITCH__WARP 32.0 /* lanes */
 
 /* Fewer samples than this say nothing about reasons: with 32 a share of 30 % has a standard error of 8 %. */
 #define STITCH__SAMPLES_FROM 32
@@ -91,9 +101,11 @@ void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, 
 void stitch__judge_run(const stitch__facts *f, const stitch__run_figures *run, const stitch__figures *figures,
                        const stitch__judged *kernels, stitch__judged *out);
 
-/* ---- rules_help.c --------------------------------------------------------------------------
- */
+/* ---- rules_help.c ----------------------------------------------------------------------------------------------- */
 
+/* Appends to the evidence or the action of a finding, cut where that is full. */
+STITCH__PRINTF(2, 3) void stitch__say(char out[STITCH__EVIDENCE_BYTES], const char *fmt, ...);
+double stitch__metric_of(const stitch__kernel_fact *k, int which); /* measured() */
 size_t stitch__lines_of(const stitch__kernel_fact *k);
 /* Samples of a line for a reason. */
 uint64_t stitch__line_samples(const stitch__line_fact *line, const char *reason);
@@ -119,7 +131,7 @@ const char *stitch__limiter_hint(const char *limiter);
 /* Which products a task's precision (stitch_precision; -1: not known) allows. */
 const char *stitch__products_hint(int precision);
 
-/* ---- rules.c ---------------------------------------------------------------------------------------------------- */
+/* ---- rules.def, rules.c, rules_memory.c, rules_compute.c, rules_run.c ------------------------------------------- */
 
 /* What a rule looks at. */
 typedef struct stitch__subject {
@@ -155,11 +167,13 @@ typedef struct stitch__rule {
     int about;                                                       /* STITCH__RULE_KERNEL, ... */
     int flags;                                                       /* STITCH__RULE_LIBRARY, ... */
     bool (*applies)(const stitch__subject *s, stitch__finding *out); /* fills `out`, zeroed before */
-    const char *when;                                                /* for the documentation */
-    const char *problem;                                             /* one sentence */
-    const char *action;
-    const char *hides; /* ids of later rules whose finding on the same subject this one explains, blanks around; "" */
+    const char *when, *problem, *action, *hides;                     /* see rules.def */
 } stitch__rule;
+
+#define RULE(id, about, flags, when, problem, action, hides)                                                           \
+    bool stitch__rule_##id(const stitch__subject *s, stitch__finding *out);
+#include "profile/rules.def"
+#undef RULE
 
 const stitch__rule *stitch__rules(size_t *count);
 

@@ -9,6 +9,20 @@
 
 #include <stitch/task.h>
 
+void stitch__say(char out[STITCH__EVIDENCE_BYTES], const char *fmt, ...)
+{
+    size_t len = strlen(out);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(out + len, STITCH__EVIDENCE_BYTES - len, fmt, ap);
+    va_end(ap);
+}
+
+double stitch__metric_of(const stitch__kernel_fact *k, int which)
+{
+    return stitch__measured(k->metric[which]);
+}
+
 size_t stitch__lines_of(const stitch__kernel_fact *k)
 {
     return k->line_count < STITCH__FACTS_LINES ? k->line_count : STITCH__FACTS_LINES;

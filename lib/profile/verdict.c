@@ -51,14 +51,9 @@ double stitch__ratio(double a, double b)
     return stitch__measured(a / positive(b));
 }
 
-static double metric(const stitch__kernel_fact *k, int which)
-{
-    return stitch__measured(k->metric[which]);
-}
-
 static double percent(const stitch__kernel_fact *k, int which)
 {
-    return at_most_1(metric(k, which) / 100);
+    return at_most_1(stitch__metric_of(k, which) / 100);
 }
 
 static double sum(double a, double b)
@@ -133,7 +128,7 @@ static void set_parts(const stitch__facts *f, const stitch__kernel_fact *k, stit
     out->l2 = percent(k, STITCH__METRIC_L2_SHARE);
     out->l1 = percent(k, STITCH__METRIC_L1_SHARE);
     out->fma = percent(k, STITCH__METRIC_FMA_SHARE);
-    if (!(metric(k, STITCH__METRIC_MMA_INST) > 0)) /* whose operations would be counted, too */
+    if (!(stitch__metric_of(k, STITCH__METRIC_MMA_INST) > 0)) /* whose operations would be counted, too */
         out->fma = stitch__most(out->fma, at_most_1(stitch__ratio(out->tflops, f->ceilings.f32_tflops)));
     out->alu = percent(k, STITCH__METRIC_ALU_SHARE);
     out->xu = percent(k, STITCH__METRIC_XU_SHARE);
@@ -156,28 +151,30 @@ static void set_parts(const stitch__facts *f, const stitch__kernel_fact *k, stit
 
 static void set_accesses(const stitch__kernel_fact *k, stitch__figures *out)
 {
-    out->load_requests = metric(k, STITCH__METRIC_LOAD_REQUESTS);
-    out->load_sectors = metric(k, STITCH__METRIC_LOAD_SECTORS);
-    out->store_requests = metric(k, STITCH__METRIC_STORE_REQUESTS);
-    out->store_sectors = metric(k, STITCH__METRIC_STORE_SECTORS);
+    out->load_requests = stitch__metric_of(k, STITCH__METRIC_LOAD_REQUESTS);
+    out->load_sectors = stitch__metric_of(k, STITCH__METRIC_LOAD_SECTORS);
+    out->store_requests = stitch__metric_of(k, STITCH__METRIC_STORE_REQUESTS);
+    out->store_sectors = stitch__metric_of(k, STITCH__METRIC_STORE_SECTORS);
     out->requests = sum(out->load_requests, out->store_requests);
     out->sectors = sum(out->load_sectors, out->store_sectors);
-    out->ideal = metric(k, STITCH__METRIC_GLOBAL_IDEAL_SECTORS);
-    if (!isnan(out->ideal) && !isnan(metric(k, STITCH__METRIC_GLOBAL_SECTORS))) {
-        out->requests = metric(k, STITCH__METRIC_GLOBAL_REQUESTS);
-        out->sectors = metric(k, STITCH__METRIC_GLOBAL_SECTORS);
+    out->ideal = stitch__metric_of(k, STITCH__METRIC_GLOBAL_IDEAL_SECTORS);
+    if (!isnan(out->ideal) && !isnan(stitch__metric_of(k, STITCH__METRIC_GLOBAL_SECTORS))) {
+        out->requests = stitch__metric_of(k, STITCH__METRIC_GLOBAL_REQUESTS);
+        out->sectors = stitch__metric_of(k, STITCH__METRIC_GLOBAL_SECTORS);
     }
-    out->shared_wavefronts = metric(k, STITCH__METRIC_SHARED_WAVEFRONTS);
-    out->shared_wasted = stitch__measured(out->shared_wavefronts - metric(k, STITCH__METRIC_SHARED_IDEAL_WAVEFRONTS));
+    out->shared_wavefronts = stitch__metric_of(k, STITCH__METRIC_SHARED_WAVEFRONTS);
+    out->shared_wasted =
+        stitch__measured(out->shared_wavefronts - stitch__metric_of(k, STITCH__METRIC_SHARED_IDEAL_WAVEFRONTS));
     if (isnan(out->shared_wasted)) {
-        out->shared_wavefronts =
-            sum(metric(k, STITCH__METRIC_SHARED_LOAD_WAVEFRONTS), metric(k, STITCH__METRIC_SHARED_STORE_WAVEFRONTS));
-        out->shared_wasted =
-            sum(metric(k, STITCH__METRIC_SHARED_LOAD_CONFLICTS), metric(k, STITCH__METRIC_SHARED_STORE_CONFLICTS));
+        out->shared_wavefronts = sum(stitch__metric_of(k, STITCH__METRIC_SHARED_LOAD_WAVEFRONTS),
+                                     stitch__metric_of(k, STITCH__METRIC_SHARED_STORE_WAVEFRONTS));
+        out->shared_wasted = sum(stitch__metric_of(k, STITCH__METRIC_SHARED_LOAD_CONFLICTS),
+                                 stitch__metric_of(k, STITCH__METRIC_SHARED_STORE_CONFLICTS));
     }
-    out->local_requests = metric(k, STITCH__METRIC_LOCAL_REQUESTS);
+    out->local_requests = stitch__metric_of(k, STITCH__METRIC_LOCAL_REQUESTS);
     if (isnan(out->local_requests))
-        out->local_requests = sum(metric(k, STITCH__METRIC_LOCAL_LOADS), metric(k, STITCH__METRIC_LOCAL_STORES));
+        out->local_requests =
+            sum(stitch__metric_of(k, STITCH__METRIC_LOCAL_LOADS), stitch__metric_of(k, STITCH__METRIC_LOCAL_STORES));
 }
 
 void stitch__figures_of(const stitch__facts *f, const stitch__run_figures *run, const stitch__kernel_fact *k,
@@ -192,23 +189,25 @@ void stitch__figures_of(const stitch__facts *f, const stitch__run_figures *run, 
     out->blocks = positive((double)k->grid[0] * k->grid[1] * k->grid[2]);
     out->threads = positive((double)k->block[0] * k->block[1] * k->block[2]);
     out->multiprocessors = positive(f->multiprocessors);
-    out->dram_bytes = metric(k, STITCH__METRIC_DRAM_BYTES);
+    out->dram_bytes = stitch__metric_of(k, STITCH__METRIC_DRAM_BYTES);
     if (isnan(out->dram_bytes))
-        out->dram_bytes = stitch__measured(metric(k, STITCH__METRIC_DRAM_READ) + metric(k, STITCH__METRIC_DRAM_WRITE));
-    out->tensor_inst = metric(k, STITCH__METRIC_TENSOR_INST);
+        out->dram_bytes = stitch__measured(stitch__metric_of(k, STITCH__METRIC_DRAM_READ) +
+                                           stitch__metric_of(k, STITCH__METRIC_DRAM_WRITE));
+    out->tensor_inst = stitch__metric_of(k, STITCH__METRIC_TENSOR_INST);
     if (isnan(out->tensor_inst))
-        out->tensor_inst = metric(k, STITCH__METRIC_MMA_INST);
+        out->tensor_inst = stitch__metric_of(k, STITCH__METRIC_MMA_INST);
     /* A fused multiply-add is two operations. CUPTI does not count those of tensor cores, and how many an instruction
      * makes differs: where there are some, the sum would be far too low and is not known. */
-    out->flops = metric(k, STITCH__METRIC_FLOPS);
+    out->flops = stitch__metric_of(k, STITCH__METRIC_FLOPS);
     if (isnan(out->flops) && !(out->tensor_inst > 0))
-        out->flops =
-            stitch__measured(2 * metric(k, STITCH__METRIC_FFMA) + stitch__or(metric(k, STITCH__METRIC_FADD), 0) +
-                             stitch__or(metric(k, STITCH__METRIC_FMUL), 0));
+        out->flops = stitch__measured(2 * stitch__metric_of(k, STITCH__METRIC_FFMA) +
+                                      stitch__or(stitch__metric_of(k, STITCH__METRIC_FADD), 0) +
+                                      stitch__or(stitch__metric_of(k, STITCH__METRIC_FMUL), 0));
     out->intensity = stitch__ratio(out->flops, out->dram_bytes);
     set_parts(f, k, out);
     set_accesses(k, out);
-    out->lanes = at_most_1(stitch__ratio(metric(k, STITCH__METRIC_THREAD_INST), 32 * metric(k, STITCH__METRIC_INST)));
+    out->lanes = at_most_1(stitch__ratio(stitch__metric_of(k, STITCH__METRIC_THREAD_INST),
+                                         32 * stitch__metric_of(k, STITCH__METRIC_INST)));
     out->occupancy = at_most_1(positive(k->occupancy));
     out->achieved_occupancy = percent(k, STITCH__METRIC_WARPS_ACTIVE);
 }
@@ -278,7 +277,7 @@ double stitch__stall_share(const stitch__kernel_fact *k, const char *reason)
         return share;
     /* smsp__average_warps_issue_stalled_X_per_issue_active: warps that wait for X, for each that issues. */
     for (size_t i = 0; i < STITCH__COUNT(reasons) && reasons[i].metric >= 0; i++) {
-        double value = metric(k, reasons[i].metric);
+        double value = stitch__metric_of(k, reasons[i].metric);
         all += stitch__or(value, 0);
         if (strcmp(reasons[i].name, reason) == 0)
             these = value;
@@ -319,9 +318,10 @@ static void say_part(const stitch__facts *f, const stitch__figures *g, const cha
 static void judge_by_counts(const stitch__facts *f, const stitch__kernel_fact *k, const stitch__figures *g,
                             stitch__judged *j)
 {
-    double bytes = metric(k, STITCH__METRIC_GLOBAL_BYTES);
-    double rate = metric(k, STITCH__METRIC_MMA_INST) > 0 ? stitch__ceilings_matrix(&f->ceilings, f->precision)
-                                                         : f->ceilings.f32_tflops;
+    double bytes = stitch__metric_of(k, STITCH__METRIC_GLOBAL_BYTES);
+    double rate = stitch__metric_of(k, STITCH__METRIC_MMA_INST) > 0
+                      ? stitch__ceilings_matrix(&f->ceilings, f->precision)
+                      : f->ceilings.f32_tflops;
     double ridge = stitch__ratio(rate * 1e3, f->ceilings.dram_gb_s), intensity = stitch__ratio(g->flops, bytes);
     if (isnan(ridge) || isnan(intensity)) {
         say(j, "counted, not timed: nothing says how busy the device is");
@@ -381,7 +381,7 @@ void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, 
 static double weight_of(const stitch__kernel_fact *k, const stitch__figures *g)
 {
     double launches = (double)(k->launches ? k->launches : 1);
-    return stitch__or(g->total_us, launches * stitch__or(metric(k, STITCH__METRIC_INST), 1));
+    return stitch__or(g->total_us, launches * stitch__or(stitch__metric_of(k, STITCH__METRIC_INST), 1));
 }
 
 static void judge_kernels(const stitch__facts *f, const stitch__figures *figures, const stitch__judged *kernels,
