@@ -338,12 +338,13 @@ int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scop
     collector c = {.ctx = ctx, .dev = dev, .scope = scope, .region = region, .options = options, .f = f};
     const struct {
         uint32_t part;
+        const char *name;
         int (*take)(collector *, int *, stitch_error **);
         const char **missing;
     } parts[] = {
-        {STITCH__PART_SAMPLES, take_samples, &f->no_samples},
-        {STITCH__PART_TIMELINE, take_timeline, &f->no_timeline},
-        {STITCH__PART_COUNTERS, take_counters, &f->no_counters},
+        {STITCH__PART_SAMPLES, "samples", take_samples, &f->no_samples},
+        {STITCH__PART_TIMELINE, "the timeline", take_timeline, &f->no_timeline},
+        {STITCH__PART_COUNTERS, "counters", take_counters, &f->no_counters},
     };
     stitch_error *why = NULL;
     int stop = 0, opened = stitch__cupti_get(ctx, &c.cupti, &why), rc = STITCH_OK;
@@ -355,7 +356,10 @@ int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scop
         } else if (opened) {
             *parts[i].missing = stitch__facts_text(f, why ? stitch_error_message(why) : stitch_status_text(opened));
         } else {
+            int64_t start = stitch__now_ns();
             rc = parts[i].take(&c, &stop, &why);
+            stitch__log(ctx, STITCH_LOG_DEBUG, "profile: %s took %.1f ms", parts[i].name,
+                        (double)(stitch__now_ns() - start) / 1e6);
             rc = settle(&c, rc, parts[i].missing, &why, err);
         }
     }

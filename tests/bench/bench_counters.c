@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * What hardware counters cost, and their values for comparison with another tool (counters_vs_ncu.py).
+ * What hardware counters cost, and their values for comparison with another tool (counters_vs_ncu.py). Usage:
  *
- * usage: bench_counters [time [ROUNDS]]   six kernels: milliseconds of each part for the cheap and the full set, with
- * the work repeated for each pass and with each kernel replayed bench_counters names SET         CUPTI's names of what
- * a set ("cheap", "full") collects on this device, a line each bench_counters values SET        the six kernels after a
- * warm-up: lines "kernel<TAB>CUPTI's name<TAB>value", and
- *                                         "# ms N": from opening to the last value
- *        bench_counters run               launches the same and counts nothing
+ * bench_counters [time [ROUNDS]]
+ *     six kernels: milliseconds of each part and in each of CUPTI's functions, for the cheap and the full set, with the
+ *     work repeated for each pass and with each kernel replayed
+ * bench_counters plan CHIP [ROUNDS]
+ *     the part of it that needs no GPU, of a chip by CUPTI's name ("GH100")
+ * bench_counters names SET
+ *     CUPTI's names of what a set ("cheap", "full") collects on this device, a line each
+ * bench_counters values SET
+ *     the six kernels after a warm-up: lines "kernel<TAB>CUPTI's name<TAB>value", and "# ms N": from opening to the
+ *     last value
+ * bench_counters run
+ *     launches the same and counts nothing
  *
  * Exits with 77 where there is no GPU, no CUPTI, or no right to count.
  */
@@ -17,6 +23,8 @@
 
 #include "counter_kernels.h"
 #include "profile/counters.h"
+#include "profile/metric_plan.h"
+#include "timed_cupti.h"
 
 enum { MAX_ROUNDS = 200 };
 enum { OPEN, START, LAUNCH, STOP, CLOSE, ALL, PARTS };
@@ -156,6 +164,16 @@ static void values(const char *set_name, bool measure)
 
 /* ---- times ---- */
 
+static void open_timed(void)
+{
+    static stitch__cupti table;
+    const stitch__cupti *plain;
+    stitch_error *err = NULL;
+    check(stitch__cupti_get(ctx, &plain, &err), "CUPTI", err);
+    table = timed_cupti(plain);
+    cupti = &table;
+}
+
 static int by_value(const void *a, const void *b)
 {
     double p = *(const double *)a, q = *(const double *)b;
@@ -180,7 +198,8 @@ static void times(const char *set_name, bool repeats, size_t rounds)
         stitch__counters *c = NULL;
         int64_t at = stitch__now_ns(), start = at;
         if (!cupti)
-            check(stitch__cupti_get(ctx, &cupti, &err), "CUPTI", err);
+            open_timed();
+        clear_calls();
         check(stitch__counters_open(ctx, dev, cupti, &o, &c, &err), "open", err);
         lap(&at, &ms[OPEN][r]);
         check(stitch__counters_start(c, &err), "start", err);
@@ -194,6 +213,8 @@ static void times(const char *set_name, bool repeats, size_t rounds)
         stitch__counters_close(c);
         lap(&at, &ms[CLOSE][r]);
         ms[ALL][r] = (double)(at - start) / 1e6;
+        if (r == 0 || r + 1 == rounds)
+            print_calls(r ? "last round" : "first round");
     }
     printf("%s set, %zu passes, %zu of %d kernels, %s\n", set_name, passes, count, SIX,
            repeats ? "work repeated" : "kernels replayed");
@@ -205,11 +226,60 @@ static void times(const char *set_name, bool repeats, size_t rounds)
     }
 }
 
+static void plan_times(const char *chip, const char *set_name, size_t rounds)
+{
+    static double ms[MAX_ROUNDS];
+    stitch_error *err = NULL;
+    size_t size = 0, names_used = 0;
+    for (size_t r = 0; r < rounds; r++) {
+        stitch__metric_plan plan;
+        int64_t at = stitch__now_ns();
+        check(stitch__metric_plan_make(ctx, cupti, chip, NULL, set_of(set_name), NULL, 0, &plan, &err), "plan", err);
+        size = plan.config_size;
+        names_used = plan.name_count;
+        stitch__metric_plan_free(&plan);
+        lap(&at, &ms[r]);
+        if (r == 0 || r + 1 == rounds)
+            print_calls(r ? "last round" : "first round");
+        clear_calls();
+    }
+    double first = ms[0];
+    qsort(ms, rounds, sizeof(ms[0]), by_value);
+    printf("%s set on %s: %zu names, a config image of %zu bytes; first %.2f ms, median %.2f ms (%.2f to %.2f)\n",
+           set_name, chip, names_used, size, first, ms[rounds / 2], ms[0], ms[rounds - 1]);
+}
+
+/* Needs no GPU. */
+static int plan_main(const char *chip, size_t rounds)
+{
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_error *err = NULL;
+    o.device = "none";
+    check(stitch_context_new(&ctx, &o, &err), "context", err);
+    open_timed();
+    int64_t at = stitch__now_ns();
+    double ms = 0;
+    check(stitch__cupti_open_profiler(ctx, cupti, &err), "CUPTI", err);
+    lap(&at, &ms);
+    printf("opening CUPTI's host part: %.2f ms\n", ms);
+    plan_times(chip, "cheap", rounds);
+    plan_times(chip, "full", rounds);
+    stitch_context_free(ctx);
+    return 0;
+}
+
+static size_t rounds_of(const char *text)
+{
+    int asked = text ? atoi(text) : 10;
+    return asked < 1 ? 1 : asked > MAX_ROUNDS ? MAX_ROUNDS : (size_t)asked;
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "time";
-    int asked = argc > 2 ? atoi(argv[2]) : 10;
-    size_t rounds = asked < 1 ? 1 : asked > MAX_ROUNDS ? MAX_ROUNDS : (size_t)asked;
+    if (strcmp(mode, "plan") == 0)
+        return plan_main(argc > 2 ? argv[2] : "GH100", rounds_of(argc > 3 ? argv[3] : NULL));
+    size_t rounds = rounds_of(argc > 2 ? argv[2] : NULL);
     set_up();
     if (strcmp(mode, "run") == 0) {
         six();
@@ -225,7 +295,7 @@ int main(int argc, char **argv)
             times("full", repeats, rounds);
         }
     } else {
-        fprintf(stderr, "usage: bench_counters [time [ROUNDS] | names SET | values SET | run]\n");
+        fprintf(stderr, "usage: bench_counters [time [ROUNDS] | plan CHIP [ROUNDS] | names SET | values SET | run]\n");
         return 2;
     }
     counter_work_close(&work);

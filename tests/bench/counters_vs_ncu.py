@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Hardware counters in process beside Nsight Compute: values and times of the same six kernels, in pairs in one run.
 
-usage: python3 tests/bench/counters_vs_ncu.py [-v] [ROUNDS]       (default 3; -v prints every value)
+usage: python3 tests/bench/counters_vs_ncu.py [-v] [--replay application|kernel] [ROUNDS]       (default 3; -v prints every value)
 
 Needs a GPU, the right to count, ncu, and bench_counters in a build folder (STITCH_BUILD, default build). ncu is told to leave clocks and
 caches alone, as CUPTI does. Counts have to agree within 2 %, rates and times within 5 %; where both values are below a floor (noise: bytes
 that a cache happens to keep, shares of less than a per cent) they are not compared. Exits with 77 where something is missing, with 1 where
 values differ.
+
+--replay says with which of ncu's values ours must agree. With application replay (the default) ncu runs the process once for each pass, so
+that a kernel finds in the L2 cache what the kernels before it left there, as it does here, where the work is repeated for each pass. With
+kernel replay ncu puts a kernel's memory back before each pass, and that goes through the cache: bytes of DRAM and what follows from them
+differ for kernels whose data the cache could keep. ncu's time is that of kernel replay, its default, in ROUNDS runs; application replay
+runs once and its time is given besides.
 """
+import argparse
 import csv
 import glob
 import os
@@ -53,11 +60,11 @@ def ours(which):
     return values, notes, seconds
 
 
-def theirs(ncu, names):
+def theirs(ncu, names, replay):
     folder = tempfile.mkdtemp()
     log = os.path.join(folder, "ncu.csv")
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--print-fp", "--clock-control", "none", "--cache-control", "none",
-               "--launch-skip", str(len(KERNELS)), "--launch-count", str(len(KERNELS)), "--log-file", log, "--metrics", ",".join(names), BENCH, "run"]
+               "--replay-mode", replay, "--launch-skip", str(len(KERNELS)), "--launch-count", str(len(KERNELS)), "--log-file", log, "--metrics", ",".join(names), BENCH, "run"]
     _, seconds = run(command)
     with open(log, encoding="utf-8", errors="replace") as f:
         lines = f.read().splitlines()
@@ -100,7 +107,8 @@ def deviation(a, b, name):
     return abs(a - b) / max(abs(a), abs(b))
 
 
-def compare(mine, other, verbose):
+def compare(mine, other, verbose, quiet=False):
+    """The values that differ; prints them unless quiet, and how many there are."""
     worst, bad, compared, missing = {}, [], 0, []
     for (kernel, name), a in sorted(mine.items()):
         b = other.get((kernel, name))
@@ -110,7 +118,7 @@ def compare(mine, other, verbose):
         d = deviation(a, b, name)
         limit = 0.05 if is_rate(name) else 0.02
         verdict = "noise" if d is None else "ok" if d <= limit or abs(a - b) <= floor(name) / 4 else "DIFFERS"
-        if verbose or verdict == "DIFFERS":
+        if not quiet and (verbose or verdict == "DIFFERS"):
             print(f"  {verdict:8}{kernel:12} {name:84} {a:18.6g} {b:18.6g} {'' if d is None else f'{100 * d:7.2f} %'}")
         if d is None:
             continue
@@ -124,10 +132,17 @@ def compare(mine, other, verbose):
     return bad
 
 
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-v", dest="verbose", action="store_true", help="prints every value")
+    parser.add_argument("--replay", choices=("application", "kernel"), default="application", help="ncu's values to agree with")
+    parser.add_argument("rounds", nargs="?", type=int, default=3, help="runs of each whose median time is given")
+    return parser.parse_args()
+
+
 def main():
-    verbose = "-v" in sys.argv[1:]
-    numbers = [int(a) for a in sys.argv[1:] if a.isdigit()]
-    rounds = numbers[0] if numbers else 3
+    options = arguments()
+    rounds = max(options.rounds, 1)
     ncu = find_ncu()
     if not ncu or not os.access(BENCH, os.X_OK):
         print("no ncu" if not ncu else f"no {BENCH}: build it first", file=sys.stderr)
@@ -137,18 +152,23 @@ def main():
     print(f"the process without counters: {plain:.3f} s; {ncu}: {run([ncu, '--version'])[0].splitlines()[-1]}")
     for which in ("cheap", "full"):
         names = run([BENCH, "names", which])[0].split()
-        inside, process, tool = [], [], []
+        inside, process, tool, other = [], [], [], {}
         for _ in range(rounds):
             mine, notes, seconds = ours(which)
             inside.append(notes["ms"] / 1000)
             process.append(seconds)
-            other, seconds = theirs(ncu, names)
+            other["kernel"], seconds = theirs(ncu, names, "kernel")
             tool.append(seconds)
+        other["application"], again = theirs(ncu, names, "application")
         print(f"{which} set: {len(names)} metrics, {notes['passes']:.0f} passes here")
-        bad += compare(mine, other, verbose)
+        for replay, values in other.items():
+            print(f"  beside ncu's {replay} replay:")
+            differ = compare(mine, values, options.verbose, replay != options.replay)
+            bad += differ if replay == options.replay else []
         i, p, t = (statistics.median(v) for v in (inside, process, tool))
         print(f"  here {i:.3f} s in process ({min(inside):.3f} to {max(inside):.3f}), {p:.3f} s as a process of its own; ncu {t:.3f} s "
-              f"({min(tool):.3f} to {max(tool):.3f}): {t / i:.1f} x of the collection, {t / p:.1f} x end to end")
+              f"({min(tool):.3f} to {max(tool):.3f}), with application replay {again:.3f} s: {t / i:.1f} x of the collection, "
+              f"{t / p:.1f} x end to end")
     return 1 if bad else 0
 
 

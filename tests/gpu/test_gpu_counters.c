@@ -15,13 +15,19 @@ static const stitch__cupti *cupti;
 static counter_work work;
 static stitch__counters *counters;
 static stitch_trace *trace;
-static const stitch__counters_options cheap = {STITCH__METRIC_CHEAP, NULL, 0, 0};
-static const stitch__counters_options full = {STITCH__METRIC_FULL, NULL, 0, 0};
+/* The work is repeated for each pass; or each kernel is replayed, which takes longer, and the longer the more memory
+ * there is. */
+static const stitch__counters_options cheap = {STITCH__METRIC_CHEAP, NULL, 0, 0, true};
+static const stitch__counters_options full = {STITCH__METRIC_FULL, NULL, 0, 0, true};
+static const stitch__counters_options cheap_replayed = {STITCH__METRIC_CHEAP, NULL, 0, 0, false};
+static const stitch__counters_options full_replayed = {STITCH__METRIC_FULL, NULL, 0, 0, false};
+enum { FEW_FLOATS = 1 << 20 };
 
 #define CHECK_CU(call) CHECK_INT(call, CUDA_SUCCESS)
 
 static void need_counters(void)
 {
+    static bool asked;
     stitch__counters_close(counters); /* what a failed test left */
     stitch_trace_free(trace);
     counters = NULL;
@@ -36,6 +42,8 @@ static void need_counters(void)
     CHECK_OK(rc);
     CHECK_OK(stitch__device_get(ctx, &dev, &err));
     CHECK_OK(stitch__device_enter(dev, &err));
+    if (asked)
+        return;
     rc = stitch__counters_open(ctx, dev, cupti, &cheap, &counters, &err);
     if (rc == STITCH_OK)
         rc = stitch__counters_start(counters, &err);
@@ -46,6 +54,7 @@ static void need_counters(void)
         SKIP(stitch_error_message(err));
     }
     CHECK_OK(rc);
+    asked = true;
 }
 
 /* The device is entered afterwards. */
@@ -63,6 +72,14 @@ static void begin(const stitch__counters_options *o)
 {
     CHECK_OK(stitch__counters_open(ctx, dev, cupti, o, &counters, &err));
     CHECK_OK(stitch__counters_start(counters, &err));
+}
+
+/* After the launches: whether they are to be made once more. */
+static bool again(void)
+{
+    bool more = false;
+    CHECK_OK(stitch__counters_again(counters, &more, &err));
+    return more;
 }
 
 static void end(size_t launches)
@@ -121,8 +138,10 @@ TEST(bytes_of_an_addition)
     stitch__device_leave(dev);
     open_work(n);
     begin(&full);
-    CHECK_CU(launch_add(&work, n));
-    CHECK_CU(launch_add(&work, n));
+    do {
+        CHECK_CU(launch_add(&work, n));
+        CHECK_CU(launch_add(&work, n));
+    } while (again());
     end(2);
     double bytes = 12.0 * (double)n, warps = (double)n / 32;
     printf("# L2 %d MiB, %zu floats an array: dram_bytes %.0f, %.2f %% of what is read and written\n", l2 >> 20, n,
@@ -155,8 +174,10 @@ TEST(instructions)
     open_work(SIX_FLOATS);
     CHECK_CU(dev->drv->StreamCreate(&other, CU_STREAM_NON_BLOCKING));
     begin(&full);
-    for (unsigned i = 0; i < LAUNCHES; i++)
-        CHECK_CU(launch_fused(&work, 16 * (i + 1), i % 2 ? other : work.stream, N));
+    do {
+        for (unsigned i = 0; i < LAUNCHES; i++)
+            CHECK_CU(launch_fused(&work, 16 * (i + 1), i % 2 ? other : work.stream, N));
+    } while (again());
     end(LAUNCHES);
     double inst = VALUE(INST, 0);
     printf("# inst %.0f, thread_inst %.0f, ffma %.0f of %d, fadd %.0f, fmul %.0f\n", inst, VALUE(THREAD_INST, 0),
@@ -179,9 +200,11 @@ TEST(sectors_of_requests)
     const double warps = GRID * COUNTER_BLOCK / 32.0;
     open_work(SIX_FLOATS);
     begin(&cheap);
-    CHECK_CU(launch_gather(&work, GRID, 1));
-    CHECK_CU(launch_gather(&work, GRID, 32));
-    CHECK_CU(launch_gather(&work, GRID, 2));
+    do {
+        CHECK_CU(launch_gather(&work, GRID, 1));
+        CHECK_CU(launch_gather(&work, GRID, 32));
+        CHECK_CU(launch_gather(&work, GRID, 2));
+    } while (again());
     end(3);
     printf("# sectors a request: %.3f of neighbours, %.3f of strides of 128 bytes, %.3f of 8 bytes\n",
            VALUE(LOAD_SECTORS, 0) / VALUE(LOAD_REQUESTS, 0), VALUE(LOAD_SECTORS, 1) / VALUE(LOAD_REQUESTS, 1),
@@ -201,8 +224,10 @@ TEST(bank_conflicts)
     const double loads = GRID * COUNTER_BLOCK / 32.0 * N;
     open_work(SIX_FLOATS);
     begin(&full);
-    CHECK_CU(launch_shared_read(&work, GRID, 1, N));
-    CHECK_CU(launch_shared_read(&work, GRID, 32, N));
+    do {
+        CHECK_CU(launch_shared_read(&work, GRID, 1, N));
+        CHECK_CU(launch_shared_read(&work, GRID, 32, N));
+    } while (again());
     end(2);
     printf(
         "# %.0f loads of shared memory: %.0f wavefronts and %.0f conflicts without, %.0f and %.0f with 32-fold ones\n",
@@ -221,8 +246,10 @@ TEST(matrix_instructions)
     const double warps = GRID * COUNTER_BLOCK / 32.0;
     open_work(SIX_FLOATS);
     begin(&cheap);
-    CHECK_CU(launch_matrix(&work, GRID, N));
-    CHECK_CU(launch_fused(&work, GRID, work.stream, N));
+    do {
+        CHECK_CU(launch_matrix(&work, GRID, N));
+        CHECK_CU(launch_fused(&work, GRID, work.stream, N));
+    } while (again());
     end(2);
     printf("# tensor_inst %.0f of %.0f, active %.2f %%; without matrix instructions %.0f, %.2f %%\n",
            VALUE(TENSOR_INST, 0), warps * N, VALUE(TENSOR_ACTIVE, 0), VALUE(TENSOR_INST, 1), VALUE(TENSOR_ACTIVE, 1));
@@ -240,10 +267,10 @@ TEST(memory_is_as_after_one_run)
 {
     enum { GRID = 64, INTS = GRID * COUNTER_BLOCK, LAUNCHES = 3 };
     static int got[INTS];
-    open_work(SIX_FLOATS);
+    open_work(FEW_FLOATS);
     CHECK_CU(dev->drv->MemsetD8Async(work.y, 0, sizeof(got), work.stream));
     CHECK_CU(dev->drv->StreamSynchronize(work.stream));
-    begin(&full);
+    begin(&full_replayed);
     CHECK(stitch__counters_passes(counters) > 1);
     for (int i = 0; i < LAUNCHES; i++)
         CHECK_CU(launch_increment(&work, GRID));
@@ -261,7 +288,7 @@ TEST(launches_of_a_graph)
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
     CUgraph graph;
     CUgraphExec exec;
-    open_work(SIX_FLOATS);
+    open_work(FEW_FLOATS);
     CHECK_CU(dev->drv->MemsetD8Async(work.y, 0, sizeof(got), work.stream));
     CHECK_CU(dev->drv->StreamBeginCapture(work.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     CHECK_CU(launch_increment(&work, GRID));
@@ -269,7 +296,7 @@ TEST(launches_of_a_graph)
     CHECK_CU(dev->drv->GraphInstantiateWithParams(&exec, graph, &params));
     CHECK_CU(dev->drv->GraphDestroy(graph));
     CHECK_CU(dev->drv->StreamSynchronize(work.stream));
-    begin(&cheap);
+    begin(&cheap_replayed);
     CHECK_CU(dev->drv->GraphLaunch(exec, work.stream));
     CHECK_OK(stitch__counters_stop(counters, &err));
     printf("# a graph of one kernel: %zu launches measured, %zu dropped\n", stitch__counters_count(counters),
@@ -285,8 +312,8 @@ TEST(launches_of_a_graph)
 TEST(counts_of_launches)
 {
     static const stitch__counters_options ten = {STITCH__METRIC_CHEAP, NULL, 0, 10};
-    open_work(SIX_FLOATS);
-    begin(&cheap);
+    open_work(FEW_FLOATS);
+    begin(&cheap_replayed);
     end(0);
     CHECK_OK(stitch__counters_start(counters, &err)); /* the same object again */
     for (int i = 0; i < 200; i++)
@@ -310,11 +337,13 @@ TEST(extra_metrics)
 {
     static const char *const names[] = {"sm__cycles_elapsed.max", "no_such__metric.sum", "smsp__inst_executed.sum",
                                         "gpc__cycles_elapsed.avg.per_second"};
-    static const stitch__counters_options o = {STITCH__METRIC_CHEAP, names, 4, 0};
+    static const stitch__counters_options o = {STITCH__METRIC_CHEAP, names, 4, 0, true};
     double metrics[STITCH__METRICS], extra[4];
     open_work(SIX_FLOATS);
     begin(&o);
-    CHECK_CU(launch_fused(&work, 264, work.stream, 1000));
+    do {
+        CHECK_CU(launch_fused(&work, 264, work.stream, 1000));
+    } while (again());
     end(1);
     stitch__counters_get(counters, 0, metrics, extra);
     printf("# %zu passes; cycles %.0f, clock %.0f MHz\n", stitch__counters_passes(counters), extra[0], extra[3] / 1e6);
@@ -344,7 +373,9 @@ TEST(counters_and_traces_take_turns)
         trace = NULL;
         CHECK_OK(stitch__counters_start(counters, &err));
         CHECK_ERR(stitch_trace_begin(ctx, NULL, &trace, &err), STITCH_E_BUSY, "hardware counters");
-        CHECK_CU(launch_fused(&work, 4, work.stream, 1));
+        do {
+            CHECK_CU(launch_fused(&work, 4, work.stream, 1));
+        } while (again());
         end(1);
         CHECK(VALUE(INST, 0) > 0);
         stitch__counters_close(counters);
@@ -360,41 +391,50 @@ static double ms_since(int64_t start)
     return (double)(stitch__now_ns() - start) / 1e6;
 }
 
-static void time_six(const char *what, const stitch__counters_options *o)
+/* inst: of each kernel. */
+static void time_six(const char *what, const stitch__counters_options *o, double *inst)
 {
-    for (int round = 0; round < 3; round++) {
+    const int rounds = o->repeats ? 2 : 1;
+    for (int round = 0; round < rounds; round++) {
         int64_t start = stitch__now_ns();
         CHECK_OK(stitch__counters_open(ctx, dev, cupti, o, &counters, &err));
         double opened = ms_since(start);
         CHECK_OK(stitch__counters_start(counters, &err));
         double started = ms_since(start);
-        CHECK_CU(launch_six(&work));
+        do {
+            CHECK_CU(launch_six(&work));
+        } while (again());
         double launched = ms_since(start);
         end(SIX);
         double stopped = ms_since(start);
-        if (round == 2)
+        if (round + 1 == rounds && o->repeats)
             print_all(six_names, SIX);
+        for (size_t i = 0; i < SIX; i++)
+            inst[i] = VALUE(INST, i);
         int64_t at = stitch__now_ns();
         stitch__counters_close(counters);
         counters = NULL;
-        printf(
-            "# six kernels, %s set, round %d: open %.1f, start %.1f, launches %.1f, stop %.1f, close %.1f ms; all %.1f "
-            "ms\n",
-            what, round, opened, started - opened, launched - started, stopped - launched, ms_since(at),
-            stopped + ms_since(at));
+        printf("# six kernels, %s, round %d: open %.1f, start %.1f, launches %.1f, stop %.1f, close %.1f ms; all %.1f "
+               "ms\n",
+               what, round, opened, started - opened, launched - started, stopped - launched, ms_since(at),
+               stopped + ms_since(at));
         CHECK(stopped < 10000);
     }
 }
 
 TEST(six_kernels)
 {
+    double repeated[SIX], replayed[SIX];
     open_work(SIX_FLOATS);
     int64_t start = stitch__now_ns();
     CHECK_CU(launch_six(&work));
     CHECK_CU(dev->drv->StreamSynchronize(work.stream));
     printf("# six kernels, not counted: %.2f ms\n", ms_since(start));
-    time_six("cheap", &cheap);
-    time_six("full", &full);
+    time_six("cheap set, repeated", &cheap, repeated);
+    time_six("full set, repeated", &full, repeated);
+    time_six("cheap set, replayed", &cheap_replayed, replayed);
+    for (size_t i = 0; i < SIX; i++)
+        CHECK_NEAR(replayed[i], repeated[i], 0);
     close_work();
 }
 
@@ -404,7 +444,9 @@ TEST(twenty_sessions_leak_nothing)
     open_work(SIX_FLOATS);
     for (int i = 0; i < 22; i++) {
         begin(i % 2 ? &full : &cheap);
-        CHECK_CU(launch_six(&work));
+        do {
+            CHECK_CU(launch_six(&work));
+        } while (again());
         end(SIX);
         stitch__counters_close(counters);
         counters = NULL;
