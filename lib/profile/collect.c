@@ -5,13 +5,13 @@
  */
 #include "profile/collect.h"
 #include "profile/counters.h"
+#include "profile/launches.h"
 
 enum {
     TRACED_RUNS = 3, /* after one that is not counted: it does what CUPTI does only once */
     SLOW_NS = 1000000000,
     SAMPLED_NS = 20000000, /* of work: some thousand samples a multiprocessor at the default period */
     SAMPLED_RUNS = 2000,
-    MAX_LAUNCHES = 512, /* whose counters are taken */
 };
 
 typedef struct collector {
@@ -50,13 +50,18 @@ static int settle(collector *c, int rc, const char **missing, stitch_error **why
 }
 
 /* *stop: what a callback returned, if that ends the collection. */
-static int run_once(collector *c, bool plain, int *stop, stitch_error **err)
+static int run_paused(collector *c, bool plain, const stitch__pause *pause, int *stop, stitch_error **err)
 {
     const stitch__region *r = c->region;
     int rc = stitch__scope_check(c->scope, "profiling", err);
     if (!rc)
-        *stop = r->run(r->userdata, plain);
+        *stop = r->run(r->userdata, plain, pause);
     return rc;
+}
+
+static int run_once(collector *c, bool plain, int *stop, stitch_error **err)
+{
+    return run_paused(c, plain, NULL, stop, err);
 }
 
 static int before(collector *c, int *stop, stitch_error **err)
@@ -147,68 +152,48 @@ static int take_timeline(collector *c, int *stop, stitch_error **err)
 
 /* ---- counters ---------------------------------------------------------------------------------------------------- */
 
-static int by_launch(const void *a, const void *b)
-{
-    const stitch__event *x = *(const stitch__event *const *)a, *y = *(const stitch__event *const *)b;
-    return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
-}
-
-/* The kernels of a plain run in the order of their launches, which is the order of the counters. */
-static int launches_of(collector *c, const stitch__timeline *t, const stitch__event ***out, size_t *count,
-                       stitch_error **err)
-{
-    *count = 0;
-    *out = stitch__calloc(c->ctx, t->count + 1, sizeof(**out));
-    if (!*out)
-        return stitch__err_nomem(c->ctx, err);
-    for (size_t i = 0; i < t->count; i++)
-        if (t->events[i].kind == STITCH_TRACE_KERNEL)
-            (*out)[(*count)++] = &t->events[i];
-    qsort(*out, *count, sizeof(**out), by_launch);
-    return STITCH_OK;
-}
-
-/* Long symbols are cut in facts: "...". */
-static bool belongs(const stitch__kernel_fact *k, const stitch__timeline *t, const stitch__event *e)
-{
-    const char *symbol = t->names[e->name].symbol;
-    size_t len = strlen(k->symbol);
-    if (k->step != e->step)
-        return false;
-    return strcmp(k->symbol, symbol) == 0 ||
-           (len > 3 && strlen(symbol) > len && strcmp(k->symbol + len - 3, "...") == 0 &&
-            strncmp(k->symbol, symbol, len - 3) == 0);
-}
-
-/* Adds a launch to the means of its kernel. */
-static void add_values(double *mean, const double *values, size_t count, uint64_t before)
+/* Adds a launch to the means of its kernel: of launches that weigh `before` together. */
+static void add_values(double *mean, const double *values, size_t count, double before, double weight)
 {
     for (size_t i = 0; i < count; i++)
-        mean[i] = before ? mean[i] + (values[i] - mean[i]) / (double)(before + 1) : values[i];
+        mean[i] = before > 0 ? mean[i] + (values[i] - mean[i]) * weight / (before + weight) : values[i];
 }
 
-static int put_counters(collector *c, const stitch__counters *counters, const stitch__timeline *t,
-                        const stitch__event **launches, size_t count, stitch_error **err)
+static int put_counters(collector *c, const stitch__counters *counters, const stitch__launches *l, stitch_error **err)
 {
     double metrics[STITCH__METRICS], extra[STITCH__FACTS_EXTRA];
-    uint64_t *seen = stitch__calloc(c->ctx, c->f->kernel_count + 1, sizeof(*seen));
+    double *seen = stitch__calloc(c->ctx, c->f->kernel_count + 1, sizeof(*seen));
 
     if (!seen)
         return stitch__err_nomem(c->ctx, err);
-    for (size_t i = 0; i < count && i < stitch__counters_count(counters); i++) {
-        for (size_t k = 0; k < c->f->kernel_count; k++) {
-            stitch__kernel_fact *fact = &c->f->kernels[k];
-            if (!belongs(fact, t, launches[i]))
-                continue;
-            stitch__counters_get(counters, i, metrics, extra);
-            add_values(fact->metric, metrics, STITCH__METRICS, seen[k]);
-            add_values(fact->extra, extra, c->options->extra_count, seen[k]);
-            seen[k]++;
-            break;
-        }
+    for (size_t i = 0; i < l->counted; i++) {
+        const stitch__launch *at = &l->list[i];
+        if (!(at->weight > 0))
+            continue;
+        stitch__kernel_fact *fact = &c->f->kernels[at->row];
+        stitch__counters_get(counters, i, metrics, extra);
+        add_values(fact->metric, metrics, STITCH__METRICS, seen[at->row], at->weight);
+        add_values(fact->extra, extra, c->options->extra_count, seen[at->row], at->weight);
+        seen[at->row] += at->weight;
     }
     stitch_free(seen);
     return STITCH_OK;
+}
+
+/* Says which launches and which metrics have no counters. */
+static int say_left_out(collector *c, const stitch__counters *counters, const stitch__launches *l, stitch_error **err)
+{
+    const char *missing = stitch__counters_missing(counters);
+    stitch__buf b;
+    stitch__buf_init(&b, c->ctx);
+    if (l->wanted < l->of)
+        stitch__buf_printf(&b, "of all but %zu of %zu launches", l->wanted, l->of);
+    if (*missing)
+        stitch__buf_printf(&b, "%snot offered by this device: %s", b.len ? "; " : "", missing);
+    int rc = b.failed ? stitch__err_nomem(c->ctx, err) : STITCH_OK;
+    c->f->no_counters = stitch__facts_text(c->f, b.len ? b.data : "");
+    stitch__buf_free(&b);
+    return rc;
 }
 
 /* Of a program the runs before were a graph, which may copy with other kernels. */
@@ -222,8 +207,25 @@ static bool same_launches(const collector *c, size_t count)
     return true;
 }
 
-static int count_run(collector *c, stitch__counters *counters, int *stop, stitch_error **err)
+/* The rest of a run goes uncounted. */
+typedef struct counting {
+    stitch__counters *counters;
+    stitch_error *why;
+    int rc;
+} counting;
+
+static int pause_counting(void *userdata)
 {
+    counting *p = userdata;
+    p->rc = stitch__counters_pause(p->counters, &p->why);
+    return STITCH_OK;
+}
+
+/* given: to the device, when the last launch is there whose counters are wanted; 0: that is the last of all. */
+static int count_run(collector *c, stitch__counters *counters, size_t given, int *stop, stitch_error **err)
+{
+    counting p = {.counters = counters};
+    const stitch__pause pause = {given, pause_counting, &p};
     stitch_error *why = NULL;
     bool more = false;
     int ended, rc = before(c, stop, err);
@@ -233,7 +235,11 @@ static int count_run(collector *c, stitch__counters *counters, int *stop, stitch
     if (rc || *stop)
         return rc;
     do {
-        rc = run_once(c, true, stop, err);
+        rc = run_paused(c, true, given ? &pause : NULL, stop, err);
+        if (!rc && !*stop && p.rc) {
+            rc = p.rc;
+            stitch__err_hand_on(err, &p.why);
+        }
         if (!rc && !*stop)
             rc = stitch__counters_again(counters, &more, err);
         if (!rc && !*stop && more)
@@ -245,18 +251,57 @@ static int count_run(collector *c, stitch__counters *counters, int *stop, stitch
         stitch__err_hand_on(err, &why);
     }
     stitch_error_free(why);
+    stitch_error_free(p.why);
     return rc;
+}
+
+/* Plans the counters for the launches that are looked at, and takes them. */
+static int count_launches(collector *c, const stitch__launches *l, stitch__counters **counters, int *stop,
+                          stitch_error **err)
+{
+    const bool all = l->counted == l->count;
+    stitch__counters_options options = {.set = c->options->set,
+                                        .extra = c->options->extra,
+                                        .extra_count = c->options->extra_count,
+                                        .max_kernels = l->counted + all, /* one too many is to be seen */
+                                        .repeats = true};
+    bool *wanted = stitch__calloc(c->ctx, options.max_kernels, sizeof(*wanted));
+    int rc;
+
+    if (!wanted)
+        return stitch__err_nomem(c->ctx, err);
+    for (size_t i = 0; i < l->counted; i++)
+        wanted[i] = l->list[i].weight > 0;
+    options.wanted = wanted;
+    rc = stitch__counters_open(c->ctx, c->dev, c->cupti, &options, counters, err);
+    if (!rc)
+        rc = count_run(c, *counters, all ? 0 : l->list[l->counted - 1].given, stop, err);
+    if (!rc && !*stop && stitch__counters_count(*counters) != l->counted)
+        rc = stitch__err(
+            c->ctx, err, STITCH_E_UNSUPPORTED,
+            "counters came for %zu launches and the timeline has %zu: other work of this process, or graphs, "
+            "are among them",
+            stitch__counters_count(*counters), l->counted);
+    stitch_free(wanted);
+    return rc;
+}
+
+/* CUPTI counts no kernel of a graph, and fails at some. */
+static bool has_graphs(const stitch__timeline *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const stitch__event *e = &t->events[i];
+        if (e->kind == STITCH_TRACE_GRAPH_LAUNCH || (e->kind == STITCH_TRACE_KERNEL && e->graph_node))
+            return true;
+    }
+    return false;
 }
 
 static int take_counters(collector *c, int *stop, stitch_error **err)
 {
-    stitch__counters_options options = {
-        .set = c->options->set, .extra = c->options->extra, .extra_count = c->options->extra_count, .repeats = true};
     stitch__counters *counters = NULL;
     stitch_trace *plain = NULL;
-    const stitch__event **launches = NULL;
-    const stitch__timeline *t;
-    size_t count = 0, counted;
+    stitch__launches l = {0};
     int rc;
 
     if (!c->f->kernel_count)
@@ -264,35 +309,28 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
     rc = trace_run(c, true, &plain, stop, err);
     if (rc || *stop)
         return rc;
-    t = stitch__trace_finished(plain);
-    rc = launches_of(c, t, &launches, &count, err);
-    counted = count < MAX_LAUNCHES ? count : MAX_LAUNCHES;
-    options.max_kernels = count < MAX_LAUNCHES ? count + 1 : MAX_LAUNCHES; /* one too many is to be seen */
-    if (!rc && !same_launches(c, count))
+    if (stitch__launches_of(c->f, stitch__trace_finished(plain), &l))
+        rc = stitch__err_nomem(c->ctx, err);
+    if (!rc && has_graphs(stitch__trace_finished(plain)))
+        rc = stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED,
+                         "the work launches graphs, and CUPTI counts no kernels in them: run it without graphs, as "
+                         "launches on streams (a verified program is profiled like that)");
+    if (!rc && !same_launches(c, l.count))
         rc = stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED, "the work does not launch as many kernels each time");
+    if (!rc && !l.counted)
+        rc = stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED, "no kernel of the timeline is among the first launches");
     if (!rc)
-        rc = stitch__counters_open(c->ctx, c->dev, c->cupti, &options, &counters, err);
-    if (!rc)
-        rc = count_run(c, counters, stop, err);
-    if (!rc && !*stop && stitch__counters_count(counters) != counted)
-        rc = stitch__err(
-            c->ctx, err, STITCH_E_UNSUPPORTED,
-            "counters came for %zu launches and the timeline has %zu: other work of this process, or graphs, "
-            "are among them",
-            stitch__counters_count(counters), count);
+        rc = count_launches(c, &l, &counters, stop, err);
     if (!rc && !*stop) {
         for (size_t i = 0; i < c->options->extra_count; i++)
             c->f->extra_names[i] = stitch__facts_text(c->f, c->options->extra[i]);
         c->f->extra_count = c->options->extra_count;
-        rc = put_counters(c, counters, t, launches, count, err);
-        if (!rc && counted < count) {
-            char left_out[80];
-            snprintf(left_out, sizeof(left_out), "all but the first %zu of %zu launches", counted, count);
-            c->f->no_counters = stitch__facts_text(c->f, left_out);
-        }
+        rc = put_counters(c, counters, &l, err);
+        if (!rc)
+            rc = say_left_out(c, counters, &l, err);
     }
     stitch__counters_close(counters);
-    stitch_free(launches);
+    stitch_free(l.list);
     stitch_trace_free(plain);
     return rc;
 }

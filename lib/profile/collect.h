@@ -10,6 +10,7 @@
 #include "profile/facts.h"
 #include "profile/profile.h"
 #include "profile/sampling.h"
+#include "program/pause.h"
 
 enum {
     STITCH__PART_TIMELINE = 1,
@@ -29,8 +30,9 @@ typedef struct stitch__collect_options {
 typedef struct stitch__region {
     /* What every run needs before it and nobody wants to see: cleared states, an empty L2. Waits. May be NULL. */
     int (*before)(void *userdata);
-    /* One run, the same work each time; it has ended on return. plain: as launches on streams, no graph. */
-    int (*run)(void *userdata, bool plain);
+    /* One run, the same work each time; it has ended on return. plain: as launches on streams, no graph, and with this
+     * break (or NULL) if it can: the device has done what came before. */
+    int (*run)(void *userdata, bool plain, const stitch__pause *pause);
     void *userdata;
     /* Of a program: what a run launches (program.c), so that records get their steps. */
     const stitch__expected *expected;

@@ -26,8 +26,9 @@ struct stitch__counters {
     uint8_t *availability;
     size_t max_kernels;
     bool repeats;
+    bool *wanted; /* NULL: all */
     /* While they run. */
-    bool running, claimed, started, complete;
+    bool running, claimed, started, complete, paused;
     void *subscriber, *profiler;
     size_t data_size, passes_made;
     uint8_t *data;
@@ -104,6 +105,17 @@ static int open_parts(stitch__counters *c, const stitch__counters_options *o, st
     return rc;
 }
 
+static int keep_wanted(stitch__counters *c, const bool *wanted, stitch_error **err)
+{
+    if (!wanted)
+        return STITCH_OK;
+    c->wanted = stitch__calloc(c->ctx, c->max_kernels, sizeof(*wanted));
+    if (!c->wanted)
+        return stitch__err_nomem(c->ctx, err);
+    memcpy(c->wanted, wanted, c->max_kernels * sizeof(*wanted));
+    return STITCH_OK;
+}
+
 int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,
                           const stitch__counters_options *options, stitch__counters **out, stitch_error **err)
 {
@@ -125,7 +137,9 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
     c->cupti = cupti;
     c->max_kernels = options->max_kernels ? options->max_kernels : DEFAULT_KERNELS;
     c->repeats = options->repeats;
-    int rc = stitch__device_enter(dev, err);
+    int rc = keep_wanted(c, options->wanted, err);
+    if (rc == STITCH_OK)
+        rc = stitch__device_enter(dev, err);
     if (rc == STITCH_OK) {
         rc = open_parts(c, options, err);
         stitch__device_leave(dev);
@@ -221,7 +235,7 @@ int stitch__counters_start(stitch__counters *c, stitch_error **err)
     stitch__zero_free(c->values);
     c->count = c->dropped = 0;
     c->passes_made = 0;
-    c->complete = false;
+    c->complete = c->paused = false;
     int rc = stitch__exclusive_claim(c->ctx, "a collection of hardware counters", err);
     if (rc)
         return rc;
@@ -294,8 +308,11 @@ static int read_ranges(stitch__counters *c, stitch_error **err)
     rc = ranges && c->values ? order_ranges(c, ranges, count, err) : stitch__err_nomem(c->ctx, err);
     for (size_t i = 0; i < count && rc == STITCH_OK; i++) {
         double *at = c->values + i * row;
-        rc = stitch__metric_plan_evaluate(&c->plan, c->data, c->data_size, ranges[i].index, at, at + STITCH__METRICS,
-                                          err);
+        for (size_t k = 0; k < row; k++)
+            at[k] = NAN;
+        if (!c->wanted || c->wanted[i])
+            rc = stitch__metric_plan_evaluate(&c->plan, c->data, c->data_size, ranges[i].index, at,
+                                              at + STITCH__METRICS, err);
         c->count += rc == STITCH_OK;
     }
     stitch_free(ranges);
@@ -315,17 +332,31 @@ static int end_pass(stitch__counters *c, stitch_error **err)
     return rc;
 }
 
+int stitch__counters_pause(stitch__counters *c, stitch_error **err)
+{
+    if (!c->running || !c->started)
+        return stitch__err(c->ctx, err, STITCH_E_STATE, "the counters do not run");
+    int rc = stitch__device_enter(c->dev, err);
+    if (rc)
+        return rc;
+    rc = end_pass(c, err);
+    c->paused = rc == STITCH_OK;
+    stitch__device_leave(c->dev);
+    return rc;
+}
+
 int stitch__counters_again(stitch__counters *c, bool *more, stitch_error **err)
 {
     *more = false;
-    if (!c->running || !c->started)
+    if (!c->running || (!c->started && !c->paused))
         return stitch__err(c->ctx, err, STITCH_E_STATE, "the counters do not run");
     if (!c->repeats)
         return STITCH_OK;
     int rc = stitch__device_enter(c->dev, err);
     if (rc)
         return rc;
-    rc = end_pass(c, err);
+    rc = c->paused ? STITCH_OK : end_pass(c, err);
+    c->paused = false;
     if (rc == STITCH_OK && !c->complete && ++c->passes_made < MOST_PASSES) {
         stitch__cupti_range_object o = {STITCH__CUPTI_RANGE_OBJECT_SIZE, NULL, c->profiler};
         rc = CALL(c, RangeProfilerStart, &o, err);
@@ -412,6 +443,7 @@ void stitch__counters_close(stitch__counters *c)
     }
     stitch__metric_plan_free(&c->plan);
     stitch_free(c->availability);
+    stitch_free(c->wanted);
     stitch_free(c->values);
     stitch_free(c);
 }

@@ -22,6 +22,7 @@ typedef struct stitch__counters_options {
     size_t extra_count;       /* at most STITCH__FACTS_EXTRA */
     size_t max_kernels;       /* launches; 0: 256. Those that come after are not measured; room for each takes time */
     bool repeats;             /* the caller repeats the region (stitch__counters_again()) */
+    const bool *wanted;       /* max_kernels of them: launches whose values are read, which takes time; NULL: all */
 } stitch__counters_options;
 
 /* Prepares: opens CUPTI's host part, checks the metrics against what the device at hand offers (those that it does not
@@ -39,12 +40,15 @@ int stitch__counters_stop(stitch__counters *c, stitch_error **err);
 /* After each run of the region, before stop(). *more: it has to be run once more, with the same launches; always false
  * where kernels are replayed. Waits for the device. After a failure stop() or close() ends the collection. */
 int stitch__counters_again(stitch__counters *c, bool *more, stitch_error **err);
+/* Once in each run of the region: launches that come after it are not measured, which makes them faster. Waits for the
+ * device. */
+int stitch__counters_pause(stitch__counters *c, stitch_error **err);
 /* Launches that were measured, in their order, and those that were not because of max_kernels, as far as CUPTI tells
  * (that of CUDA 13.0 does not). */
 size_t stitch__counters_count(const stitch__counters *c);
 size_t stitch__counters_dropped(const stitch__counters *c);
 /* The values of a launch: STITCH__METRICS of them, and those of options.extra in their order (`extra` may be NULL); NAN
- * where not known. */
+ * where not known, or not wanted. */
 void stitch__counters_get(const stitch__counters *c, size_t launch, double *metrics, double *extra);
 size_t stitch__counters_passes(const stitch__counters *c);
 /* Keys of the set and extra names that this device does not offer, joined by ", "; "" if none. */

@@ -26,6 +26,8 @@ typedef struct stitch__metric_info {
 
 const stitch__metric_info *stitch__metric_info_of(int metric); /* NULL out of range */
 int stitch__metric_find(const char *key);                      /* -1: none */
+/* Whether it could be one of CUPTI's names: 1 to STITCH__METRIC_NAME letters, digits, '_', '.'. */
+bool stitch__metric_name_ok(const char *name);
 
 enum {
     STITCH__FACTS_KERNELS = 256, /* what comes after is counted in kernels_left_out */
@@ -33,7 +35,8 @@ enum {
     STITCH__FACTS_REASONS = 6,   /* a line */
     STITCH__FACTS_EXTRA = 64,    /* metrics asked for by CUPTI's names */
     STITCH__FACTS_STEPS = 512,
-    STITCH__FACTS_TEXT = 512, /* bytes of a string */
+    STITCH__FACTS_TEXT = 512,  /* bytes of a string */
+    STITCH__METRIC_NAME = 255, /* of CUPTI's name of a metric; the longest of CUDA 13.0 has 129 */
 };
 
 typedef struct stitch__reason {

@@ -8,8 +8,6 @@
 
 #include "profile/metric_plan.h"
 
-enum { NAME_MAX_BYTES = 255 };
-
 /* ---- CUPTI's host object ---- */
 
 static void host_close(stitch__metric_plan *p, void *host)
@@ -255,13 +253,6 @@ static int configure(stitch__metric_plan *p, stitch_error **err)
 
 /* ---- making, evaluating ---- */
 
-static bool is_metric_name(const char *name)
-{
-    size_t len = name ? strlen(name) : 0;
-    return len > 0 && len <= NAME_MAX_BYTES &&
-           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.") == len;
-}
-
 static int check_request(const stitch_context *ctx, int set, const char *const *extra, size_t count, stitch_error **err)
 {
     if (set != STITCH__METRIC_CHEAP && set != STITCH__METRIC_FULL)
@@ -270,7 +261,7 @@ static int check_request(const stitch_context *ctx, int set, const char *const *
         return stitch__err(ctx, err, STITCH_E_INVALID, "counters: at most %d extra metrics can be collected, not %zu",
                            STITCH__FACTS_EXTRA, count);
     for (size_t i = 0; i < count; i++) {
-        if (!is_metric_name(extra[i]))
+        if (!stitch__metric_name_ok(extra[i]))
             return stitch__err(ctx, err, STITCH_E_INVALID,
                                "counters: extra metric %zu has no name of a metric; CUPTI's look like "
                                "\"dram__bytes_read.sum\"",

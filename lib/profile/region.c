@@ -13,11 +13,11 @@ typedef struct caller {
     bool gave_up;
 } caller;
 
-static int call(void *userdata, bool plain)
+static int call(void *userdata, bool plain, const stitch__pause *pause)
 {
     caller *c = userdata;
 
-    (void)plain; /* the host's work is what it is */
+    (void)plain, (void)pause; /* the host's work is what it is */
     if (c->fn(c->userdata)) {
         c->gave_up = true;
         return STITCH_E_CANCELLED;

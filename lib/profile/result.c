@@ -7,9 +7,7 @@
 #include "profile/ceilings.h"
 #include "program/program.h"
 
-#define METRIC_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
-
-enum { METRIC_BYTES = 120, TIMEOUT_MS = 120000 };
+enum { TIMEOUT_MS = 120000 };
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
@@ -24,8 +22,7 @@ int stitch__collect_options_make(stitch_context *ctx, int32_t profile, const cha
         return stitch__err(ctx, err, STITCH_E_INVALID, "%s: metric_count is %zu (at most %d), or metrics is NULL", what,
                            metric_count, STITCH__FACTS_EXTRA);
     for (size_t i = 0; i < metric_count; i++) {
-        size_t len = metrics[i] ? strlen(metrics[i]) : 0;
-        if (!len || len > METRIC_BYTES || strspn(metrics[i], METRIC_CHARACTERS) != len)
+        if (!stitch__metric_name_ok(metrics[i]))
             return stitch__err(ctx, err, STITCH_E_INVALID, "%s: metrics[%zu] is no name of a metric", what, i);
     }
     out->parts = parts[profile];

@@ -271,6 +271,7 @@ static int encode_op(stitch_executor *x, const stitch__exec_plan *plan, const st
         }
     }
     x->encoded++;
+    x->operators++;
     int rc = op->fn(stream, args, o->arg_count, o->attrs ? o->attrs : "{}", op->userdata);
     return rc ? stitch__err(x->ctx, err, rc < 0 ? rc : STITCH_E_INTERNAL, "%s: the host's operator '%s' failed: %s",
                             step->place, o->name, stitch_status_text(rc))
@@ -278,6 +279,16 @@ static int encode_op(stitch_executor *x, const stitch__exec_plan *plan, const st
 }
 
 /* ---- lists ---- */
+
+/* Operators of the host may have launched nothing and are not counted. */
+static int pause_here(stitch_executor *x)
+{
+    const stitch__pause *p = x->pause;
+    if (!p || x->in_graph || x->encoded - x->operators < p->after)
+        return STITCH_OK;
+    x->pause = NULL;
+    return p->fn(p->userdata);
+}
 
 static int encode_step(stitch_executor *x, const stitch__exec_plan *plan, const stitch__step *step, CUstream stream,
                        size_t lane, stitch_error **err)
@@ -287,6 +298,8 @@ static int encode_step(stitch_executor *x, const stitch__exec_plan *plan, const 
 
     if (step == x->skip)
         return STITCH_OK;
+    if ((rc = pause_here(x)) != STITCH_OK)
+        return rc;
     switch (step->kind) {
     case STITCH__STEP_KERNEL: return encode_kernel(x, plan, step, stream, err);
     case STITCH__STEP_GEMM: return stitch__encode_gemm(x, plan, step, stream, lane, err);

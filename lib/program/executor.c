@@ -390,7 +390,7 @@ static bool captures(const stitch_executor *x, CUstream stream)
 static int run_plain(stitch_executor *x, stitch__exec_plan *p, CUstream stream, stitch_error **err)
 {
     int rc = stitch__plan_session(x, p, err);
-    x->encoded = 0;
+    x->encoded = x->operators = 0;
     x->gemm_frozen = true;
     if (rc == STITCH_OK)
         rc = stitch__encode_steps(x, p, &x->doc->run, stream, 0, err);
@@ -439,11 +439,13 @@ int stitch_executor_run(stitch_executor *x, stitch_stream stream, stitch_error *
     return rc;
 }
 
-int stitch__executor_run_plain(stitch_executor *x, stitch_stream stream, stitch_error **err)
+int stitch__executor_run_plain(stitch_executor *x, stitch_stream stream, const stitch__pause *pause, stitch_error **err)
 {
     x->plain = true;
+    x->pause = pause;
     int rc = stitch_executor_run(x, stream, err);
     x->plain = false;
+    x->pause = NULL;
     return rc;
 }
 

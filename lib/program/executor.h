@@ -9,6 +9,7 @@
 #define STITCH_LIB_PROGRAM_EXECUTOR_H
 
 #include "cuda/cuda.h"
+#include "program/pause.h"
 #include "program/program.h"
 
 enum {
@@ -87,8 +88,10 @@ struct stitch_executor {
     struct stitch__arg_value *arg_values; /* in arg_block, aligned; room for the step with the most arguments */
     bool in_graph;                        /* a list with dependencies is being encoded */
     uint64_t encoded;                     /* launches of the walk in progress */
+    uint64_t operators;                   /* of them, calls of the host's operators */
     const stitch__step *skip;             /* left out of the walk in progress; NULL: none */
     bool plain;                           /* the run in progress is no graph */
+    const struct stitch__pause *pause;    /* of the walk in progress, still to come; NULL: none */
     int poison;                           /* byte that new workspace is filled with; -1: none */
 
     /* products */
@@ -109,8 +112,10 @@ typedef struct stitch__arg_value {
 
 /* executor.c, for verification: workspace that is made from now on is filled with `byte` before `prepare` (-1: not). */
 void stitch__executor_poison(stitch_executor *x, int byte);
-/* A run as plain launches, whatever the options say of graphs: what counts kernels does not see graphs. */
-int stitch__executor_run_plain(stitch_executor *x, stitch_stream stream, stitch_error **err);
+/* A run as plain launches, whatever the options say of graphs: what counts kernels does not see graphs. `pause` may be
+ * NULL. */
+int stitch__executor_run_plain(stitch_executor *x, stitch_stream stream, const stitch__pause *pause,
+                               stitch_error **err);
 /* The same without step `skip` (stitch__steps_leaf() numbers them). */
 int stitch__executor_run_without(stitch_executor *x, stitch_stream stream, size_t skip, stitch_error **err);
 

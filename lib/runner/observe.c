@@ -11,6 +11,7 @@ typedef struct watched {
     const stitch__run *run;
     int rc, *code;
     stitch_error **why, **err;
+    const stitch__pause *pause; /* of the run in progress */
 } watched;
 
 /* As before a timed run: cleared states and an empty L2. */
@@ -27,14 +28,33 @@ static int before_run(void *userdata)
     return w->rc = rc ? rc : stitch__stream_wait(r->dev, r->stream, w->scope, "profiling the program", w->err);
 }
 
-static int watched_run(void *userdata, bool plain)
+/* What the device has been given so far is done before the pause. */
+static int pause_run(void *userdata)
 {
     watched *w = userdata;
     stitch__runner *r = w->r;
 
-    *w->code = plain ? stitch__executor_run_plain(r->executor, (stitch_stream)r->stream, w->why)
-                     : stitch__runner_enqueue(r, w->run, w->why);
-    if (!*w->code)
+    w->rc = stitch__wait_candidate(r->dev, r->stream, w->scope, "profiling the program", &r->abandoned, w->code, w->why,
+                                   w->err);
+    if (w->rc || *w->code)
+        return STITCH_E_CANCELLED;
+    return w->pause->fn(w->pause->userdata);
+}
+
+static int watched_run(void *userdata, bool plain, const stitch__pause *pause)
+{
+    watched *w = userdata;
+    stitch__runner *r = w->r;
+    const stitch__pause waiting = {.after = pause ? pause->after : 0, .fn = pause_run, .userdata = w};
+    int rc;
+
+    w->pause = pause;
+    rc = plain ? stitch__executor_run_plain(r->executor, (stitch_stream)r->stream, pause ? &waiting : NULL, w->why)
+               : stitch__runner_enqueue(r, w->run, w->why);
+    if (w->rc || *w->code) /* in the pause */
+        return 1;
+    *w->code = rc;
+    if (!rc)
         w->rc = stitch__wait_candidate(r->dev, r->stream, w->scope, "profiling the program", &r->abandoned, w->code,
                                        w->why, w->err);
     return w->rc || *w->code;
@@ -88,7 +108,7 @@ static int profile_simulated(watched *w, stitch__facts *f)
     counting.flags |= STITCH__SIM_COUNT;
     (void)set(&counting);
     if (!before_run(w))
-        (void)watched_run(w, false);
+        (void)watched_run(w, false, NULL);
     if (!w->rc && !*w->code && take(&reports) != CUDA_SUCCESS)
         w->rc = stitch__err_nomem(w->r->ctx, w->err);
     if (!w->rc && !*w->code)
@@ -103,7 +123,7 @@ int stitch__runner_profile(void *self, const stitch__scope *scope, const stitch_
                            stitch_error **err)
 {
     stitch__runner *r = self;
-    watched w = {r, scope, run, STITCH_OK, code, why, err};
+    watched w = {r, scope, run, STITCH_OK, code, why, err, NULL};
     stitch__facts *f = NULL;
     int rc;
 

@@ -16,7 +16,8 @@ typedef struct subject {
     stitch_bound_tensor *tensors;
     CUdeviceptr flush; /* what is written to empty the L2 cache */
     size_t flush_bytes;
-    stitch_error *why; /* of a run */
+    stitch_error *why;          /* of a run */
+    const stitch__pause *pause; /* of the run in progress */
 } subject;
 
 static int make_tensor(subject *s, size_t i, uint64_t seed, stitch_error **err)
@@ -106,11 +107,21 @@ static int before_subject(void *userdata)
     return rc ? rc : stitch__stream_wait(dev, s->stream, s->scope, "profiling the baseline", &s->why);
 }
 
-static int run_subject(void *userdata, bool plain)
+/* What the device has been given so far is done before the pause. */
+static int pause_subject(void *userdata)
+{
+    subject *s = userdata;
+    int rc = stitch__stream_wait(s->dev, s->stream, s->scope, "profiling the baseline", &s->why);
+    return rc ? rc : s->pause->fn(s->pause->userdata);
+}
+
+static int run_subject(void *userdata, bool plain, const stitch__pause *pause)
 {
     subject *s = userdata;
     stitch_executor *x = plain ? stitch__oracle_executor(s->oracle) : NULL;
-    int rc = x ? stitch__executor_run_plain(x, (stitch_stream)s->stream, &s->why)
+    const stitch__pause waiting = {.after = pause ? pause->after : 0, .fn = pause_subject, .userdata = s};
+    s->pause = pause;
+    int rc = x ? stitch__executor_run_plain(x, (stitch_stream)s->stream, pause ? &waiting : NULL, &s->why)
                : stitch__oracle_run(s->oracle, s->stream, &s->why);
 
     return rc ? rc : stitch__stream_wait(s->dev, s->stream, s->scope, "profiling the baseline", &s->why);

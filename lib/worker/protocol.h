@@ -14,8 +14,8 @@ enum {
     STITCH__WORKER_MAX_PAYLOAD = 1 << 20, /* larger things go through shared memory */
     STITCH__WORKER_MAX_MESSAGE = 4096,    /* of an error's text */
     STITCH__WORKER_MAX_DETAILS = 65536,
-    STITCH__WORKER_MAX_FACTS = 3 << 18, /* of a profile, as JSON */
-    STITCH__WORKER_MAX_METRICS = 8192,  /* of the names of metrics that are asked for */
+    STITCH__WORKER_MAX_FACTS = 3 << 18,   /* of a profile, as JSON */
+    STITCH__WORKER_MAX_METRICS = 1 << 14, /* of the names of metrics that are asked for */
     STITCH__WORKER_KEY = 32,
     STITCH__FRAME_BYTES = 64,
 };

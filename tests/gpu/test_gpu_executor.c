@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "program/executor.h"
 #include "program_rig.h"
 
 /* ---- faults: first, while this process has not opened the device ---------------------------------------------------
@@ -316,6 +317,57 @@ TEST(loops)
     rig_close(&r);
 }
 
+typedef struct paused {
+    rig *r;
+    int calls, rc;
+    float y[16]; /* in the pause */
+} paused;
+
+static int on_pause(void *userdata)
+{
+    paused *p = userdata;
+    p->calls++;
+    rig_get(p->r, "y", p->y, sizeof(p->y)); /* waits */
+    return p->rc;
+}
+
+/* A plain run that is paused does the same as one that is not, and what came before the pause is done then. */
+TEST(pauses)
+{
+    static const char plan[] = "{\"stitch\": 1, \"run\": [{\"fill\": {\"buffer\": \"y\", \"value\": 0}}, {\"repeat\": "
+                               "{\"var\": \"t\", \"count\": \"T\", \"steps\": [" STEP(
+                                   "add", "1", "32", "\"x\", \"y\", {\"i32\": \"C\"}, {\"f32\": 1}") "]}}]}";
+    static const size_t after[] = {0, 1, 5, 6, 7, 100}; /* of a fill and six kernels */
+    rig r;
+    float x[16], y[16];
+    need_device();
+    rig_open(&r, "T=6 C=16; input x f32 C; output y f32 C", loop_source, plan, NULL);
+    fill_ramp(x, 16, 1, 0.125f);
+    rig_set(&r, "x", x, sizeof(x));
+    rig_run(&r);
+    for (size_t i = 0; i < STITCH__COUNT(after); i++) {
+        paused p = {.r = &r};
+        const stitch__pause pause = {after[i], on_pause, &p};
+        CHECK_OK(stitch__executor_run_plain(r.x, r.stream, i ? &pause : NULL, &err));
+        rig_get(&r, "y", y, sizeof(y));
+        for (int c = 0; c < 16; c++)
+            CHECK_NEAR(y[c], 6 * x[c], 1e-5);
+        CHECK_INT(p.calls, after[i] > 0 && after[i] < 7); /* behind the last step there is none */
+        for (int c = 0; c < 16 && p.calls; c++)
+            CHECK_NEAR(p.y[c], (double)(after[i] - 1) * x[c], 1e-5);
+    }
+    paused p = {.r = &r, .rc = 4711};
+    const stitch__pause pause = {3, on_pause, &p};
+    CHECK_INT(stitch__executor_run_plain(r.x, r.stream, &pause, &err), 4711);
+    CHECK(!err);
+    rig_get(&r, "y", y, sizeof(y));
+    for (int c = 0; c < 16; c++) /* it ended there */
+        CHECK_NEAR(y[c], 2 * x[c], 1e-5);
+    CHECK_OK(stitch_executor_run(r.x, r.stream, &err));
+    CHECK_INT(p.calls, 1);
+    rig_close(&r);
+}
+
 /* ---- graphs of steps ------------------------------------------------------------------------------------------------
  */
 
@@ -538,6 +590,6 @@ TEST(the_context_closes)
 }
 
 TEST_MAIN(RUN(faults_are_reported), RUN(kernel_arguments), RUN(large_dynamic_shared_memory), RUN(cooperative_launch),
-          RUN(clusters), RUN(tensor_maps), RUN(copies_and_fills), RUN(loops), RUN(graphs_of_steps),
+          RUN(clusters), RUN(tensor_maps), RUN(copies_and_fills), RUN(loops), RUN(pauses), RUN(graphs_of_steps),
           RUN(pointers_change), RUN(dims_change), RUN(weights_are_prepared), RUN(states_survive),
           RUN(the_context_closes))

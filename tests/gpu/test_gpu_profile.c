@@ -260,14 +260,17 @@ TEST(three_thousand_launches)
     const stitch_profile *p = stitch_report_profile(r);
 
     print_profile("3001 launches", p);
-    CHECK(stage_ms(r, STITCH_STAGE_PASSED, &message) < 30000);
+    double ms = stage_ms(r, STITCH_STAGE_PASSED, &message);
+    printf("# stage profile took %.0f ms\n", ms);
+    CHECK(ms < 5000);
     CHECK_STR(verdict_of_run(p).bound, "launch");
     CHECK_INT(json_integer_value(profile_at(p, "facts.run.launches")), 3001);
     CHECK_STR(said(p, "facts.kernels.0.name"), "next");
     CHECK_INT(json_integer_value(profile_at(p, "facts.kernels.0.launches")), 3000);
     if (!strstr(said(p, "facts.no_counters"), "permission")) {
-        CHECK_HAS(said(p, "facts.no_counters"), "first 512 of 3001 launches");
+        CHECK_HAS(said(p, "facts.no_counters"), "of all but 33 of 3001 launches");
         CHECK(json_is_number(profile_at(p, "facts.kernels.0.metrics.inst")));
+        CHECK(json_is_number(profile_at(p, "facts.kernels.1.metrics.inst")));
     }
     stitch_report_free(r);
     stitch_task_free(t);
@@ -286,6 +289,7 @@ TEST(metrics_by_name)
         const stitch_profile *p = stitch_report_profile(r);
 
         need_all_parts(p);
+        CHECK_STR(said(p, "facts.no_counters"), "not offered by this device: no__such_metric.sum");
         for (int i = 0; i < 3; i++) {
             char path[64];
             snprintf(path, sizeof(path), "facts.extra_names.%d", i);
@@ -566,7 +570,7 @@ TEST(a_graph_of_a_host)
     CHECK_INT(json_integer_value(profile_at(p, "facts.run.launches")), 9);
     CHECK(json_is_true(profile_at(p, "facts.run.graph")));
     printf("# no counters: %s\n", said(p, "facts.no_counters"));
-    CHECK(*said(p, "facts.no_counters"));
+    CHECK_HAS(said(p, "facts.no_counters"), "launches graphs");
     stitch_profile_free(p);
     CHECK_INT(drv->GraphExecDestroy(r.graph), CUDA_SUCCESS);
     stitch__device_leave(dev);

@@ -65,7 +65,7 @@ void fake_cupti_add(const void *record)
     pthread_mutex_unlock(&lock);
 }
 
-void fake_cupti_add_kernel(const char *name, uint64_t start, uint64_t end, uint32_t correlation)
+stitch__cupti_kernel fake_cupti_kernel(const char *name, uint64_t start, uint64_t end, uint32_t correlation)
 {
     stitch__cupti_kernel k = {.kind = STITCH__CUPTI_KIND_CONCURRENT_KERNEL, .name = name, .start = start, .end = end};
     k.correlation = correlation;
@@ -74,6 +74,12 @@ void fake_cupti_add_kernel(const char *name, uint64_t start, uint64_t end, uint3
     k.registers = 32;
     for (int i = 0; i < 3; i++)
         k.grid[i] = k.block[i] = i ? 1 : 128;
+    return k;
+}
+
+void fake_cupti_add_kernel(const char *name, uint64_t start, uint64_t end, uint32_t correlation)
+{
+    const stitch__cupti_kernel k = fake_cupti_kernel(name, start, end, correlation);
     fake_cupti_add(&k);
 }
 

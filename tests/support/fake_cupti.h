@@ -42,6 +42,7 @@ void fake_cupti_reset(void);
 void *fake_cupti_get_proc(const char *symbol, void *userdata);
 /* The record waits until the next flush, if its kind is on. */
 void fake_cupti_add(const void *record);
+stitch__cupti_kernel fake_cupti_kernel(const char *name, uint64_t start, uint64_t end, uint32_t correlation);
 void fake_cupti_add_kernel(const char *name, uint64_t start, uint64_t end, uint32_t correlation);
 void fake_cupti_add_call(int kind, uint32_t callback, uint64_t start, uint64_t end, uint32_t thread,
                          uint32_t correlation);

@@ -161,6 +161,10 @@ static struct {
     int more_at;               /* from this run on one launch more */
     int repeats;               /* alpha so many times more */
     size_t others;             /* launches of somebody else, beside counted runs */
+    size_t nodes;              /* of a graph that is launched besides */
+    size_t grids;              /* every second launch of alpha has another grid */
+    bool whole;                /* it cannot be paused */
+    size_t pauses, after;      /* made, and where the last was */
     stitch_cancel *cancel;
 } work;
 
@@ -172,8 +176,28 @@ static int work_before(void *userdata)
     return ++work.befores == work.fail_before ? OWN_RC : STITCH_OK;
 }
 
-static int work_run(void *userdata, bool plain)
+static void record_run(uint32_t alphas)
 {
+    uint64_t start = fc->now += 1000;
+    fake_cupti_add_kernel("beta", start, start + 4000, alphas + 1);
+    for (uint32_t i = 0; i < alphas; i++) {
+        stitch__cupti_kernel k = fake_cupti_kernel("alpha", start + 5000 + 3000 * i, start + 7000 + 3000 * i, i + 1);
+        k.grid[0] += work.grids && i % 2;
+        fake_cupti_add(&k);
+    }
+    fc->now += 10000 + 3000 * alphas;
+    for (size_t i = 0; i < work.nodes; i++) {
+        stitch__cupti_kernel k = fake_cupti_kernel("node", fc->now, fc->now + 1000, alphas + 2);
+        k.graph = 1;
+        k.graph_node = 1 + i;
+        fake_cupti_add(&k);
+        fc->now += 1000;
+    }
+}
+
+static int work_run(void *userdata, bool plain, const stitch__pause *pause)
+{
+    size_t done = 0;
     int run = ++work.runs;
     uint32_t alphas = 2 + (uint32_t)work.repeats + (work.more_at && run >= work.more_at);
 
@@ -184,14 +208,17 @@ static int work_run(void *userdata, bool plain)
         stitch_cancel_trigger(work.cancel);
     if (run == work.fault_at)
         fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (fc->enabled[STITCH__CUPTI_KIND_CONCURRENT_KERNEL]) {
-        uint64_t start = fc->now += 1000;
-        fake_cupti_add_kernel("beta", start, start + 4000, alphas + 1);
-        for (uint32_t i = 0; i < alphas; i++)
-            fake_cupti_add_kernel("alpha", start + 5000 + 3000 * i, start + 7000 + 3000 * i, i + 1);
-        fc->now += 10000 + 3000 * alphas;
+    if (fc->enabled[STITCH__CUPTI_KIND_CONCURRENT_KERNEL])
+        record_run(alphas);
+    if (plain && pause && !work.whole) {
+        fake_profiler_launch(done = pause->after);
+        work.pauses++;
+        work.after = pause->after;
+        int rc = pause->fn(pause->userdata);
+        if (rc)
+            return rc;
     }
-    fake_profiler_launch(alphas + 1 + work.others);
+    fake_profiler_launch(alphas + 1 + work.others - done);
     return STITCH_OK;
 }
 
@@ -294,7 +321,7 @@ TEST(everything)
     CHECK_OK(stitch__collect(ctx, dev, &scope, &region, &o, facts, &err));
     CHECK_STR(facts->source, "cupti");
     CHECK_STR(facts->no_timeline, "");
-    CHECK_STR(facts->no_counters, "");
+    CHECK_STR(facts->no_counters, "not offered by this device: fe__gone.sum");
     CHECK_STR(facts->no_samples, "");
     CHECK_INT(facts->kernel_count, 2);
     CHECK_INT(facts->launches, 3);
@@ -528,18 +555,110 @@ TEST(launches_that_counters_cannot_be_matched_to)
 
 TEST(more_launches_than_are_counted)
 {
+    static const char inst[] = "smsp__inst_executed.sum";
+    for (int whole = 0; whole < 2; whole++) {
+        begin_fresh();
+        work.whole = whole;
+        work.repeats = 125; /* alpha 127 times, then beta: all are looked at */
+        CHECK_OK(collect(STITCH__PARTS));
+        CHECK_STR(facts->no_counters, "");
+        CHECK_INT(fp->max_ranges, 129); /* one more would be seen */
+        CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostEvaluateToGpuValues], 128);
+        CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], mean_of(inst, 0, 126), 1);
+        CHECK_NEAR(kernel("beta")->metric[STITCH__METRIC_INST], mean_of(inst, 127, 127), 1);
+        CHECK_INT(work.pauses, 0);
+
+        begin_fresh();
+        work.whole = whole;
+        work.repeats = 126; /* of alpha the first ones, and all must run for beta's sake */
+        CHECK_OK(collect(STITCH__PARTS));
+        CHECK_STR(facts->no_counters, "of all but 33 of 129 launches");
+        CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostEvaluateToGpuValues], 33);
+        CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], mean_of(inst, 0, 31), 1);
+        CHECK_NEAR(kernel("beta")->metric[STITCH__METRIC_INST], mean_of(inst, 128, 128), 1);
+        CHECK_INT(work.pauses, 0);
+
+        begin_fresh();
+        work.whole = whole;
+        work.repeats = 600; /* beta is too far away: nothing is counted behind the last of alpha that is looked at */
+        fp->passes = 3;
+        CHECK_OK(collect(STITCH__PARTS));
+        CHECK_STR(facts->no_counters, "of all but 32 of 603 launches");
+        CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], mean_of(inst, 0, 31), 1);
+        CHECK(isnan(kernel("beta")->metric[STITCH__METRIC_INST]));
+        CHECK_INT(kernel("alpha")->launches, 602);
+        CHECK_INT(fp->max_ranges, 32);
+        CHECK_INT(fp->dropped, whole ? 571 * 3 : 0);
+        CHECK_INT(work.pauses, whole ? 0 : 3);
+        CHECK_INT(work.after, whole ? 0 : 32);
+        check_quiet("launches that are not counted");
+    }
+}
+
+/* A launch that is looked at stands for those of its grid that are not. */
+TEST(launches_weigh_by_grid)
+{
+    static const char inst[] = "smsp__inst_executed.sum";
+    double even = 0, odd = 0;
     begin_fresh();
-    work.repeats = 509;
+    work.grids = 2;
+    work.repeats = 1001; /* 502 with the one grid, 501 with the other */
     CHECK_OK(collect(STITCH__PARTS));
-    CHECK_STR(facts->no_counters, ""); /* 511 and beta: just as many */
-    CHECK_NEAR(kernel("beta")->metric[STITCH__METRIC_INST], fake_profiler_value("smsp__inst_executed.sum", 511), 1);
+    CHECK_STR(facts->no_counters, "of all but 64 of 1004 launches");
+    for (size_t i = 0; i < 32; i++) {
+        even += fake_profiler_value(inst, 2 * i) / 32;
+        odd += fake_profiler_value(inst, 2 * i + 1) / 32;
+    }
+    CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], (502 * even + 501 * odd) / 1003, 1);
+    CHECK_INT(work.after, 64);
+    check_quiet("two grids");
+}
+
+TEST(a_pause_that_fails)
+{
     begin_fresh();
     work.repeats = 600;
+    fp->fail[FAKE_PROFILER_RangeProfilerStop] = 999;
     CHECK_OK(collect(STITCH__PARTS));
-    CHECK_STR(facts->no_counters, "all but the first 512 of 603 launches");
-    CHECK(!isnan(kernel("alpha")->metric[STITCH__METRIC_INST]));
-    CHECK(isnan(kernel("beta")->metric[STITCH__METRIC_INST]));
-    CHECK_INT(kernel("alpha")->launches, 602);
+    CHECK_INT(work.pauses, 1);
+    CHECK_HAS(facts->no_counters, "cuptiRangeProfilerStop");
+    CHECK(isnan(kernel("alpha")->metric[STITCH__METRIC_INST]));
+    check_all_again("a pause");
+}
+
+/* CUPTI counts none of their kernels, and fails with an error that tells nobody anything. */
+TEST(graphs_of_a_host)
+{
+    begin_fresh();
+    work.nodes = 2;
+    CHECK_OK(collect(STITCH__PARTS));
+    CHECK_STR(facts->no_timeline, "");
+    CHECK_INT(facts->launches, 5);
+    CHECK_HAS(facts->no_counters, "CUPTI counts no kernels in them: run it without graphs");
+    CHECK_INT(fp->calls[FAKE_PROFILER_RangeProfilerEnable], 0);
+    CHECK(stitch__exclusive_graph_traced());
+    check_quiet("a graph");
+}
+
+TEST(metrics_that_are_not_offered)
+{
+    static const char *const names[] = {"fe__gone.sum"};
+    const stitch__collect_options o = {STITCH__PART_TIMELINE | STITCH__PART_COUNTERS, STITCH__METRIC_CHEAP, names, 1};
+    stitch__scope scope = {0};
+    for (int i = 0; i < 2; i++) {
+        begin_fresh();
+        scope = stitch__scope_make(ctx, NULL, 60000);
+        fp->without = i ? "dram__" : "gone";
+        work.repeats = i ? 600 : 0;
+        CHECK_OK(stitch__collect(ctx, dev, &scope, &region, &o, facts, &err));
+        CHECK_STR(facts->no_counters,
+                  i ? "of all but 32 of 603 launches; not offered by this device: dram_pct, dram_bytes, "
+                      "dram_read_bytes, dram_write_bytes"
+                    : "not offered by this device: fe__gone.sum");
+        CHECK(!isnan(kernel("alpha")->metric[STITCH__METRIC_INST]));
+        CHECK(isnan(kernel("alpha")->metric[STITCH__METRIC_DRAM_BYTES]) == (i == 1));
+        check_quiet("metrics that are not offered");
+    }
 }
 
 TEST(a_run_of_nothing)
@@ -638,10 +757,14 @@ static const check_test tests[] = {
     RUN(without_cupti_or_beside_others),
     RUN(launches_that_counters_cannot_be_matched_to),
     RUN(more_launches_than_are_counted),
+    RUN(launches_weigh_by_grid),
+    RUN(a_pause_that_fails),
+    RUN(metrics_that_are_not_offered),
     RUN(a_run_of_nothing),
     RUN(callbacks_that_fail),
     RUN(cancelled_late_and_faulted),
     RUN(no_memory),
+    RUN(graphs_of_a_host), /* the last: this process has traced a graph then */
 };
 
 int main(int argc, char **argv)

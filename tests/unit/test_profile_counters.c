@@ -243,6 +243,49 @@ TEST(starts_and_stops)
     check_quiet();
 }
 
+TEST(pauses_and_launches_that_are_not_wanted)
+{
+    static const bool wanted[] = {true, false, true, false};
+    const stitch__counters_options o = {STITCH__METRIC_CHEAP, NULL, 0, 4, true, wanted};
+    bool more = false;
+    begin_fresh();
+    fp->repeats = true;
+    fp->passes = 2;
+    CHECK_OK(open_with(&o));
+    CHECK_ERR(stitch__counters_pause(counters, &err), STITCH_E_STATE, "do not run");
+    CHECK_OK(stitch__counters_start(counters, &err));
+    for (int pass = 0; pass < 2; pass++) {
+        fake_profiler_launch(3);
+        CHECK_OK(stitch__counters_pause(counters, &err));
+        CHECK_ERR(stitch__counters_pause(counters, &err), STITCH_E_STATE, "do not run");
+        fake_profiler_launch(1000); /* the rest of the run */
+        CHECK_OK(stitch__counters_again(counters, &more, &err));
+        CHECK(more == (pass == 0));
+    }
+    CHECK_ERR(stitch__counters_again(counters, &more, &err), STITCH_E_STATE, "do not run");
+    CHECK_OK(stitch__counters_stop(counters, &err));
+    CHECK_INT(stitch__counters_count(counters), 3);
+    CHECK_INT(stitch__counters_dropped(counters), 0);
+    CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostEvaluateToGpuValues], 2);
+    for (size_t i = 0; i < 3; i++) {
+        if (wanted[i])
+            CHECK_NEAR(value_of(STITCH__METRIC_TIME, i), fake_profiler_value("gpu__time_duration.sum", i), 0);
+        else
+            CHECK(isnan(value_of(STITCH__METRIC_TIME, i)));
+    }
+    /* A pause without another pass after it is an end, and the object may start again. */
+    fp->passes = 1;
+    CHECK_OK(stitch__counters_start(counters, &err));
+    fake_profiler_launch(1);
+    CHECK_OK(stitch__counters_pause(counters, &err));
+    CHECK_OK(stitch__counters_stop(counters, &err));
+    CHECK_INT(stitch__counters_count(counters), 1);
+    CHECK_OK(stitch__counters_start(counters, &err));
+    fp->fail[FAKE_PROFILER_RangeProfilerStop] = 999;
+    CHECK_ERR(stitch__counters_pause(counters, &err), STITCH_E_LIBRARY, "cuptiRangeProfilerStop");
+    check_quiet();
+}
+
 /* ---- metrics that are not there ---- */
 
 TEST(refused_metrics)
@@ -632,9 +675,9 @@ TEST(a_thousand_collections_leak_nothing)
 }
 
 TEST_MAIN(RUN(values_of_launches), RUN(sums_and_differences), RUN(ranges_come_in_any_order),
-          RUN(more_kernels_than_room), RUN(starts_and_stops), RUN(refused_metrics), RUN(devices_that_cannot),
-          RUN(libraries_that_lack_a_function), RUN(a_library_without_its_neighbour), RUN(bad_requests),
-          RUN(every_error_in_every_function), RUN(errors_of_the_subscription), RUN(errors_say_what_to_do),
-          RUN(another_tool_holds_cupti), RUN(not_beside_a_trace), RUN(threads_race_for_counters),
-          RUN(a_kernel_that_faults), RUN(a_context_that_is_lost), RUN(no_memory),
-          RUN(a_thousand_collections_leak_nothing))
+          RUN(more_kernels_than_room), RUN(starts_and_stops), RUN(pauses_and_launches_that_are_not_wanted),
+          RUN(refused_metrics), RUN(devices_that_cannot), RUN(libraries_that_lack_a_function),
+          RUN(a_library_without_its_neighbour), RUN(bad_requests), RUN(every_error_in_every_function),
+          RUN(errors_of_the_subscription), RUN(errors_say_what_to_do), RUN(another_tool_holds_cupti),
+          RUN(not_beside_a_trace), RUN(threads_race_for_counters), RUN(a_kernel_that_faults),
+          RUN(a_context_that_is_lost), RUN(no_memory), RUN(a_thousand_collections_leak_nothing))

@@ -52,6 +52,33 @@ TEST(keys)
     CHECK_INT(stitch__metric_find("dram_bytes"), STITCH__METRIC_DRAM_BYTES);
 }
 
+TEST(names)
+{
+    static const char *const bad[] = {NULL, "", " ", "a b", "a,b", "a\nb", "a;b", "caf\xc3\xa9"};
+    char name[STITCH__METRIC_NAME + 2];
+    for (size_t i = 0; i < STITCH__COUNT(bad); i++)
+        CHECK(!stitch__metric_name_ok(bad[i]));
+    CHECK(stitch__metric_name_ok("TPC.TriageCompute.tpc__l1tex_sram_bytes_mem_untagged_data_shared_allocated_compute_"
+                                 "realtime.avg.peak_sustained_elapsed.per_second")); /* the longest of GH100 */
+    memset(name, 'a', sizeof(name));
+    name[STITCH__METRIC_NAME] = '\0';
+    CHECK(stitch__metric_name_ok(name));
+    name[STITCH__METRIC_NAME] = 'a';
+    name[STITCH__METRIC_NAME + 1] = '\0';
+    CHECK(!stitch__metric_name_ok(name));
+    for (int i = 0; i < STITCH__METRICS; i++) {
+        const stitch__metric_info *info = stitch__metric_info_of(i);
+        for (const char *at = info->cupti; at && *at; at += strspn(at, "+-|")) {
+            size_t len = strcspn(at, "+-|");
+            CHECK(len <= STITCH__METRIC_NAME);
+            memcpy(name, at, len);
+            name[len] = '\0';
+            CHECK(stitch__metric_name_ok(name));
+            at += len;
+        }
+    }
+}
+
 /* ---- chips ---- */
 
 TEST(what_chips_offer)
@@ -195,5 +222,5 @@ TEST(a_table_of_no_profiler)
               "lacks cuptiRangeProfilerStart, and hardware counters need it; use the CUPTI of CUDA 12.6 Update 2");
 }
 
-TEST_MAIN(RUN(keys), RUN(what_chips_offer), RUN(alternatives), RUN(extra_metrics), RUN(bad_requests),
+TEST_MAIN(RUN(keys), RUN(names), RUN(what_chips_offer), RUN(alternatives), RUN(extra_metrics), RUN(bad_requests),
           RUN(data_that_is_none), RUN(a_table_of_no_profiler))

@@ -257,7 +257,7 @@ TEST(options_are_checked)
 {
     static const char *const good[] = {"lts__t_sectors.sum"};
     static const char *const bad[] = {"", "a b", "x;y", "lts__t_sectors.sum\n", "caf\xc3\xa9", NULL};
-    char huge[200];
+    char huge[STITCH__METRIC_NAME + 2]; /* a byte too long */
     const char *many[65];
     int called = 0;
     need_context();
