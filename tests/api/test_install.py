@@ -58,6 +58,11 @@ def main():
         if done.returncode == 0:
             done = subprocess.run(["cmake", "--build", folder + "/b"], capture_output=True, text=True)
         check("links through CMake", done.returncode == 0, done.stdout + done.stderr)
+        for version, fits in (("", True), ("0.1.0 EXACT", True), ("0.2", False), ("1", False), ("0.1.99", False)):
+            with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="ascii") as f:
+                f.write(CMAKE.replace("stitch 0.1 ", f"stitch {version} "))
+            done = subprocess.run(["cmake", "-S", folder, "-B", folder + "/v", "-DCMAKE_PREFIX_PATH=" + prefix], capture_output=True, text=True)
+            check(f"CMake {'finds' if fits else 'refuses'} version '{version}'", (done.returncode == 0) == fits, done.stdout + done.stderr)
     else:
         tests.append(True)
         print(f"ok {len(tests)} - links through CMake # SKIP no cmake")
