@@ -125,6 +125,7 @@ class Executor(Handle):
                 lib.stitch_executor_free(out)
         self._ctx = ctx
         self._bound: Dict[int, View] = {}
+        self._again: Dict[str, Tuple[int, int]] = {}  # slot and bytes by name, for _rebind()
         self._torch = -1  # ordinal whose current PyTorch stream run() uses; -1: no torch tensor is bound
         self._interface: Optional[Interface] = None
         self._device = ctx.device.ordinal
@@ -173,6 +174,17 @@ class Executor(Handle):
         """bind() of each."""
         for name, value in memory.items():
             self.bind(name, value)
+
+    def _rebind(self, name: str, pointer: int) -> None:
+        """bind() of an address once more, to other memory that is known to fit. No other thread uses the executor."""
+        found = self._again.get(name)
+        if found is None:
+            slot = self.interface.slot(name)
+            found = self._again[name] = (slot, self._bound[slot].nbytes)
+        assert self._ref is not None
+        status = lib.stitch_executor_bind(self._ref.pointer, found[0], pointer, found[1], self._error_at)
+        if status != 0:
+            raise error_from(self._error, status)
 
     def _default_stream(self) -> int:
         """The current PyTorch stream where torch tensors are bound, else the default stream."""
