@@ -545,7 +545,7 @@ TEST(allocations_that_fail)
         long n = 0;
         while (!with_allocations(n, rows[i].source, rows[i].cache, rows[i].want) && n < 5000)
             n++;
-        CHECK(n > 20 && n < 5000);
+        CHECK(n > 10 && n < 5000);
     }
     CHECK_INT(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }

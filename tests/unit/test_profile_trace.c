@@ -3,6 +3,7 @@
  * Traces against a CUPTI that fails in every way it can: each error in each function, damaged buffers, buffers that
  * come late or belong to others, several threads, no memory. Nothing may crash, leak, or stay switched on.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include "base/base.h"
@@ -701,8 +702,8 @@ TEST(the_real_library_answers)
     const stitch__cupti *real;
     begin_fresh();
     int rc = stitch__cupti_get(ctx, &real, &err);
-    if (rc == STITCH_E_NO_LIBRARY)
-        SKIP(stitch_error_message(err));
+    if (rc == STITCH_E_NO_LIBRARY || (rc == STITCH_E_LIBRARY && !dlopen("libcuda.so.1", RTLD_LAZY)))
+        SKIP(stitch_error_message(err)); /* later versions of it do not even start without a driver */
     CHECK_OK(rc);
     rc = stitch__trace_start(ctx, real, NULL, &defaults, &trace, &err);
     if (rc) { /* no driver here */
