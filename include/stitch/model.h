@@ -113,7 +113,8 @@ STITCH_API int stitch_http_options_init(stitch_http_options *options, size_t str
 /**
  * STITCH_E_AUTH where the endpoint refuses the key, STITCH_E_LIMIT for a prompt or a reply that is too long,
  * STITCH_E_TIMEOUT, STITCH_E_HTTP otherwise, are what requests to it may fail with; the native code is the HTTP status
- * or curl's. STITCH_E_UNSUPPORTED if the library was built without libcurl. @since 0.1.0
+ * or curl's. STITCH_E_UNSUPPORTED if the library was built without libcurl, STITCH_E_NO_LIBRARY if it is opened at run
+ * time (in a wheel) and not there. @since 0.1.0
  */
 STITCH_API int stitch_model_new_http(stitch_context *ctx, const stitch_http_options *options, stitch_model **out,
                                      stitch_error **err);

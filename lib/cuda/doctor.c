@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cuda/internal.h"
+#include "model/model.h"
 
 typedef struct report {
     stitch__cuda *cuda;
@@ -217,12 +218,8 @@ static void check_cupti(report *r)
 
 static void check_http(report *r)
 {
-    /* By name, so that this module does not depend on curl. */
-    void *address = dlsym(RTLD_DEFAULT, "curl_version");
-    char *(*curl_version)(void);
-    memcpy(&curl_version, &address, sizeof(curl_version));
-    item(r, "http", address ? "ok" : "unused", address ? curl_version() : "", "",
-         address ? "" : "built without libcurl: models over HTTP cannot be used", NULL);
+    const char *why, *version = stitch__curl_open(&why);
+    item(r, "http", version ? "ok" : "unused", version ? version : "", "", why, NULL);
 }
 
 static void check_cache(report *r)

@@ -300,6 +300,11 @@ static int parse_extra(stitch__http_model *m, const char *text, stitch_error **e
 
 static int start_curl(stitch__http_model *m, stitch_error **err)
 {
+    const char *why;
+    if (!stitch__curl_open(&why))
+        return stitch__err(
+            m->base.ctx, err, STITCH_E_NO_LIBRARY,
+            "models over HTTP need libcurl, which was not found: %s. Install it (Debian package libcurl4)", why);
     pthread_once(&curl_once, curl_start_once);
     if (!(curl_version_info(CURLVERSION_NOW)->features & STITCH__CURL_THREADSAFE))
         return STITCH_OK;

@@ -5,8 +5,7 @@
 #ifndef STITCH_LIB_MODEL_HTTP_H
 #define STITCH_LIB_MODEL_HTTP_H
 
-#include <curl/curl.h>
-
+#include "model/curl.h"
 #include "model/model.h"
 
 #ifdef CURL_VERSION_THREADSAFE

@@ -4,6 +4,12 @@
  */
 #include "model/model.h"
 
+const char *stitch__curl_open(const char **why)
+{
+    *why = "built without libcurl: models over HTTP cannot be used";
+    return NULL;
+}
+
 int stitch_http_options_init(stitch_http_options *options, size_t struct_size)
 {
     return stitch__options_init(options, struct_size, sizeof(stitch_http_options));

@@ -225,6 +225,11 @@ void stitch__chat_free(stitch__chat *c);
 /* Length of the first pause between tries, for tests that do not want to wait. */
 void stitch__http_set_backoff(stitch_model *model, int64_t first_ms);
 
+/* ---- curl.c ------------------------------------------------------------------------------------------------------ */
+
+/* libcurl's version, "libcurl/7.88.1 ..."; NULL: there is none, and *why says so. Opens it in a wheel. Any thread. */
+const char *stitch__curl_open(const char **why);
+
 /* ---- retry.c (built with libcurl) -------------------------------------------------------------------------------- */
 
 bool stitch__retry_status(long status);                     /* of an answer */

@@ -5,8 +5,7 @@
 #include <strings.h>
 #include <time.h>
 
-#include <curl/curl.h>
-
+#include "model/curl.h"
 #include "model/model.h"
 
 #define MAX_PAUSE_MS ((int64_t)365 * 24 * 3600 * 1000) /* longer than any deadline */

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The main job from PyTorch: optimize() on the GPT block's module with recorded replies, beside PyTorch's own ways.
 
-Prints TAP. Needs a GPU, PyTorch, and STITCH_LIBRARY or a build folder.
+Prints TAP. Needs a GPU, PyTorch, and STITCH_LIBRARY or a build folder. torch.compile's max-autotune, which takes most of a
+minute to make ready, is beside it with STITCH_TEST_MAX_AUTOTUNE=1.
 """
 
 import importlib.util
@@ -158,6 +159,7 @@ def test_the_block_gets_faster():
             precision="f16",
             constructor=source.Model,
             source=text_of_block(),
+            baselines=["eager", "tf32", "compile"] + ["max-autotune"] * bool(os.environ.get("STITCH_TEST_MAX_AUTOTUNE")),
         ) as task:
             task.warm()
             note(f"torch.compile took {time.perf_counter() - begun:.0f} s; notes {task.notes}")
