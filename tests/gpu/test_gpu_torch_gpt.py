@@ -85,11 +85,17 @@ def test_the_block_gets_faster():
     def show(turn):
         s = turn.report.summary
         turns.append(turn.attempt.action.name)
+        now = time.perf_counter()
+        stages = sum(stage.milliseconds for stage in turn.report.stages) / 1e3
         note(
-            f"attempt {len(turns)} ({turns[-1]}): correct {s.correct}, {s.median_us:.0f} us, {s.speedup:.2f}x, failed {s.failed_stage.name}"
+            f"attempt {len(turns)} ({turns[-1]}): correct {s.correct}, {s.median_us:.0f} us, {s.speedup:.2f}x, failed {s.failed_stage.name}; "
+            f"{now - since[0]:.2f} s, of which in stages {stages:.2f} s"
+            + (" (with the task's making)" if len(turns) == 1 else "")
         )
+        since[0] = time.perf_counter()
 
     begun = time.perf_counter()
+    since = [begun]
     with sim.context("cuda:0") as ctx:
         fast = bridge.optimize(
             module,

@@ -52,6 +52,26 @@ def test_runs_on_memory_from_every_protocol():
             assert list(b.read()) == expected(a.values)
 
 
+def test_rebound_to_other_memory():
+    """The short way that optimised modules go from one call to the next."""
+    driver = sim.Driver()
+    with executor(driver) as x:
+        a, b = sim.CudaArray(driver, sim.floats(N)), sim.CudaArray(driver, sim.floats(N, 0.0))
+        x.bind_all({"x": stitch.DevicePointer(a.pointer, a.nbytes), "y": stitch.DevicePointer(b.pointer, b.nbytes)})
+        x.prepare()
+        x.run()
+        for value in (3.0, 5.0):
+            other, to = sim.CudaArray(driver, sim.floats(N, value)), sim.CudaArray(driver, sim.floats(N, 0.0))
+            x._rebind("x", other.pointer)
+            x._rebind("y", to.pointer)
+            x.run()
+            assert list(to.read()) == expected(other.values) and list(b.read()) == expected(a.values)
+        with tap.raises(stitch.InvalidError, "16"):
+            x._rebind("x", a.pointer + 4)
+        x.run()
+        assert list(to.read()) == expected(other.values)
+
+
 def test_dims():
     driver = sim.Driver()
     with executor(driver, dims={"N": 100}) as x:

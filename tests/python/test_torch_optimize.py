@@ -200,6 +200,43 @@ def test_runs_the_program():
     assert fast.fallbacks == 0 and [n for n, _ in fast.named_parameters()][0] == "original.one.weight"
 
 
+def test_the_short_way():
+    """Which calls it is for, and what it is given; it is a GPU's, so that what it does is left out here."""
+    driver = sim.Driver()
+    module, (x,), fast = optimized(driver, cases.MLP, reply(cases.MLP), policy=stitch.Policy(max_attempts=1))
+    asked = []
+    fast._count, fast._engine.quick = 1, lambda form, *rest: asked.append((form.batch, form.names, *rest))
+
+    def taken(*args, **kwargs):
+        asked.clear()
+        fast(*args, **kwargs)
+        return len(asked) == 1
+
+    with torch.no_grad():
+        assert taken(x)
+        batch, names, pointers, weights = asked[0]
+        assert batch == 16 and names == ["x", "y"] and pointers == [x.data_ptr()]
+        assert weights == [f(w) for w in module.parameters() for f in (torch.Tensor.data_ptr, lambda w: w._version)]
+        assert taken(torch.nn.Parameter(x))
+        assert not taken(x=x) and not taken(x[:7]) and not taken(x.t().contiguous().t())
+        assert not taken(torch.randn(17 * 12)[1 : 1 + 16 * 12].view(16, 12))  # not aligned
+        with torch.enable_grad():
+            assert not taken(x)
+        module.two.bias = torch.nn.Parameter(torch.randn(5))
+        module.one.weight.mul_(2.0)
+        assert taken(x) and asked[0][3] != weights
+        assert asked[0][3][-2] == module.two.bias.data_ptr()
+        module.train(not module.training)
+        assert not taken(x)
+        module.train(not module.training)
+        fast.enabled = False
+        assert not taken(x)
+        fast.enabled = True
+        bias = module.two._parameters.pop("bias")
+        module.two.bias = bias.detach()  # no parameter any more: the long way finds it
+        assert not taken(x) and torch.allclose(fast(x), module(x), atol=1e-5)
+
+
 def test_falls_back():
     driver = sim.Driver()
     module, (x,), fast = optimized(driver, cases.MLP, reply(cases.MLP), policy=stitch.Policy(max_attempts=1))

@@ -149,6 +149,7 @@ class Executor(Handle):
         """Changes a dim. Takes effect with the next prepare(), which validates the program with the new dims."""
         self._call(lib.stitch_executor_set_dim, encode(name, "dim"), value)
         self._interface = None
+        self._again.clear()
 
     def bind(self, name: str, memory: Any, *, nbytes: Optional[int] = None) -> None:
         """Binds device memory to a tensor: a torch tensor, anything with __dlpack__ or __cuda_array_interface__, a
@@ -165,6 +166,7 @@ class Executor(Handle):
             raise type(e)(f"what is bound to '{name}' {text}") from None
         self._call(lib.stitch_executor_bind, slot, seen.pointer, seen.nbytes)
         self._bound[slot] = seen
+        self._again.pop(name, None)
         if _torch_tensor(memory):
             self._torch = self._device
         elif self._torch >= 0 and not any(_torch_tensor(bound.keep) for bound in self._bound.values()):
