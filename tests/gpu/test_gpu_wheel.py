@@ -333,7 +333,8 @@ def test_command_line():
         with open(os.path.join(work, name), "w", encoding="ascii") as f:
             f.write(text)
     items = {
-        item["name"]: item for item in json.loads(run(Made.python, "-m", "stitch", "doctor", "--json", cwd=work))["items"]
+        item["name"]: item
+        for item in json.loads(run(Made.python, "-m", "stitch", "doctor", "--json", cwd=work))["items"]
     }
     note(", ".join(f"{name} {item['status']}" for name, item in items.items()))
     assert items["driver"]["status"] == items["device"]["status"] == items["nvrtc"]["status"] == "ok", items
