@@ -64,6 +64,8 @@ def _checked(path: str) -> Optional[Dict[str, Any]]:
         answer["error"] = found["error"][:_SAID]
     if isinstance(found.get("metadata"), dict):
         answer["metadata"] = {str(k)[:100]: str(v)[:500] for k, v in list(found["metadata"].items())[:32]}
+    if isinstance(found.get("stand_ins"), list) and found["stand_ins"]:
+        answer["stand_ins"] = [str(name)[:100] for name in found["stand_ins"][:32]]
     if not answer["correct"]:
         answer["speedup"] = 0.0
     return answer
@@ -79,6 +81,8 @@ def judge(
     timings: int = 100,
     timeout: float = 900.0,
     tolerance: Optional[float] = None,
+    precision: Optional[str] = None,
+    build: Optional[Path] = None,
 ) -> Dict[str, Any]:
     """What KernelBench's evaluator (of the checkout `root`, or $KERNELBENCH_ROOT) says of a file with ModelNew beside
     the task's own file:
@@ -86,8 +90,17 @@ def judge(
         {"compiled": True, "correct": True, "speedup": 14.1, "runtime_ms": ..., "reference_ms": ..., "metadata": {...},
          "seconds": ...}
 
-    with `error` if it could not judge or did not end within `timeout` seconds. tolerance None is the evaluator's own
-    (1e-4 for float32 in the present one, 1e-2 in v0 and v0.1); another one is put in its place, and the answer says so.
+    with `error` if it could not judge or did not end within `timeout` seconds. precision "fp32", "fp16" or "bf16" is the
+    evaluator's own setting: it casts both modules and their inputs to that type, for which it has a tolerance (1e-4 and
+    1e-2). The file must have been made for a task in that type: from_file(dtype=...). tolerance None is the evaluator's
+    own (1e-2 in v0 and v0.1); another one is put in its place. The answer names what was set.
+
+    build is a folder for what the file compiles, kept and used again; None: one for this call.
+
+    Of what the evaluator's modules import, only PyTorch and NumPy are needed for judging. Other packages that they do
+    without here (clients of models, progress bars, ...) need not be installed: stand-ins that raise when they are used
+    take their places, and the answer has their names as `stand_ins`. Another one that is missing is named by `error`.
+
     The evaluator runs both files in a process of its own, which is ended with all that it started; it has this process's
     rights, but no variables of the environment that look like secrets. NotFoundError for files that do not exist.
     """
@@ -99,21 +112,24 @@ def judge(
         raise NotFoundError(f"there is no folder {place}")
     if timeout <= 0 or trials < 1 or timings < 1:
         raise InvalidError("timeout, trials and timings must be greater than 0")
+    if precision not in (None, "fp32", "fp16", "bf16"):
+        raise InvalidError(f'precision is "fp32", "fp16" or "bf16", not {precision!r}')
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stitch-judge-") as folder:
         answer_path, said = os.path.join(folder, "answer.json"), os.path.join(folder, "said")
-        request = {
+        request: Dict[str, Any] = {
             "root": place,
             "model_new": os.path.abspath(os.fsdecode(model_new)),
             "reference": os.path.abspath(os.fsdecode(reference)),
             "device": device,
             "trials": trials,
             "timings": timings,
-            "folder": os.path.join(folder, "build"),
+            "folder": os.path.join(folder, "build") if build is None else os.path.abspath(os.fsdecode(build)),
             "answer": answer_path,
             "tolerance": tolerance,
+            "precision": precision,
         }
-        os.mkdir(os.path.join(folder, "build"))
+        os.makedirs(request["folder"], exist_ok=True)
         with open(os.path.join(folder, "request.json"), "w", encoding="utf-8") as text:
             json.dump(request, text)
         child = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_judge_child.py")
@@ -141,5 +157,7 @@ def judge(
             found["error"] = error or f"the process ended with {process.returncode}: {_tail(said)}"
     if tolerance is not None:
         found["tolerance"] = tolerance
+    if precision is not None:
+        found["precision"] = precision
     found["seconds"] = round(time.monotonic() - begun, 3)
     return found

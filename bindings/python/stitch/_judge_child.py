@@ -3,30 +3,121 @@
 JSON in a file. It imports the checkout and runs the judged file, so nothing of stitch is loaded here, and only the one
 file of the answer is written."""
 
+import copy
 import importlib
+import importlib.abc
+import importlib.machinery
 import inspect
 import json
 import os
 import sys
-from typing import Any, Dict
+import types
+from typing import Any, Dict, List, Optional, Sequence
 
 # The folder of this file would give what is imported as torch below.
 sys.path[:] = [place for place in sys.path if os.path.abspath(place) != os.path.dirname(os.path.abspath(__file__))]
 
 
-def _evaluator(root: str) -> Any:
-    """The module with eval_kernel_against_ref(): as a package in src, or src itself in older checkouts."""
+# What the evaluator's modules import for other work: asking models, fetching data sets, progress bars, settings. Judging
+# calls none of it. Of pydantic it uses the constructor of one record.
+UNUSED = (
+    "anthropic",
+    "datasets",
+    "dotenv",
+    "google",
+    "litellm",
+    "openai",
+    "pydantic",
+    "requests",
+    "together",
+    "tqdm",
+    "transformers",
+)
+PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+class _Record:
+    """In place of pydantic.BaseModel: fields from keywords, the class's values for the others."""
+
+    def __init__(self, **given: Any) -> None:
+        for kind in reversed(type(self).__mro__):
+            for name in vars(kind).get("__annotations__", {}):
+                if hasattr(kind, name):
+                    setattr(self, name, copy.deepcopy(getattr(kind, name)))
+        for name, value in given.items():
+            setattr(self, name, value)
+
+
+class _StandIn(types.ModuleType):
+    """A package that is not installed: everything in it can be named, and what is used raises."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        package = self.__name__.partition(".")[0]
+        if (package, name) == ("pydantic", "BaseModel"):
+            return _Record
+
+        def missing(*_: Any, **__: Any) -> Any:
+            if (package, name) == ("dotenv", "load_dotenv"):
+                return False  # there is no file of settings
+            raise ModuleNotFoundError(f"the evaluator uses {self.__name__}.{name}: install {package}", name=package)
+
+        return missing
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds what nothing else did."""
+
+    def __init__(self) -> None:
+        self.used: List[str] = []
+
+    def find_spec(
+        self, fullname: str, path: Optional[Sequence[str]], target: Optional[types.ModuleType] = None
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        if fullname.partition(".")[0] not in UNUSED:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        self.used.append(spec.name)
+        return _StandIn(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+
+def _evaluator(root: str, stand_ins: List[str]) -> Any:
+    """The module with eval_kernel_against_ref(): as a package in src, or src itself in older checkouts. The names of
+    packages that it imports, does without, and that are not installed are added to stand_ins."""
     if os.path.exists(os.path.join(root, "src", "kernelbench", "eval.py")):
-        sys.path.insert(0, os.path.join(root, "src"))
-        return importlib.import_module("kernelbench.eval")
-    if os.path.exists(os.path.join(root, "src", "eval.py")):
-        sys.path.insert(0, root)
-        return importlib.import_module("src.eval")
-    raise FileNotFoundError(f"{root} has no evaluator: neither src/kernelbench/eval.py nor src/eval.py")
+        place, package = os.path.join(root, "src"), "kernelbench"
+    elif os.path.exists(os.path.join(root, "src", "eval.py")):
+        place, package = root, "src"
+    else:
+        raise FileNotFoundError(f"{root} has no evaluator: neither src/kernelbench/eval.py nor src/eval.py")
+    sys.path.insert(0, place)
+    finder = _Finder()
+    sys.meta_path.append(finder)
+    try:
+        module = importlib.import_module(package + ".eval")
+        for part in ("utils", "timing"):  # it imports them when it is called
+            if os.path.exists(os.path.join(place, package, part + ".py")):
+                importlib.import_module(f"{package}.{part}")
+    except ModuleNotFoundError as e:
+        raise ModuleNotFoundError(
+            f"the evaluator needs the package {e.name}, which {sys.executable} does not have: install it there"
+        ) from e
+    finally:
+        sys.meta_path.remove(finder)
+        for name in finder.used:  # what is judged sees what there is
+            sys.modules.pop(name, None)
+    stand_ins += sorted({name.partition(".")[0] for name in finder.used})
+    return module
 
 
-def _judge(request: Dict[str, Any]) -> Dict[str, Any]:
-    module = _evaluator(request["root"])
+def _judge(request: Dict[str, Any], stand_ins: List[str]) -> Dict[str, Any]:
+    module = _evaluator(request["root"], stand_ins)
     evaluate = module.eval_kernel_against_ref
     if request["tolerance"] is not None:
         if not hasattr(module, "get_tolerance_for_precision"):
@@ -49,6 +140,10 @@ def _judge(request: Dict[str, Any]) -> Dict[str, Any]:
     if torch is not None and torch.cuda.is_available():
         options["device"] = torch.device(f"cuda:{request['device']}")
     known = inspect.signature(evaluate).parameters
+    if request["precision"] is not None:
+        if "precision" not in known or torch is None:
+            raise ValueError("this evaluator has no precision that could be set")
+        options["precision"] = getattr(torch, PRECISIONS[request["precision"]])
     made = evaluate(reference, judged, **{key: value for key, value in options.items() if key in known})
     if made is None:
         return {"compiled": False, "correct": False, "error": "the evaluator gave no result"}
@@ -80,10 +175,12 @@ def _reference_time(module: Any, reference: str, options: Dict[str, Any]) -> flo
 def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as text:
         request = json.load(text)
+    stand_ins: List[str] = []
     try:
-        answer = _judge(request)
+        answer = _judge(request, stand_ins)
     except (Exception, SystemExit) as e:  # pylint: disable=broad-except
         answer = {"compiled": False, "correct": False, "error": f"{type(e).__name__}: {e}"[:2000]}
+    answer["stand_ins"] = stand_ins
     with open(request["answer"], "w", encoding="utf-8") as file:
         json.dump(answer, file)
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, 
 
 from ._agent import Policy
 from ._context import Context, Path
-from ._errors import FormatError, NotFoundError, StitchError, UnsupportedError
+from ._errors import FormatError, InvalidError, NotFoundError, StitchError, UnsupportedError
 from ._judge import judge, root_of
 from ._model_new import to_model_new
 from ._program import Program
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 LEVELS = (1, 2, 3)
 P = (0, 1, 2)
+PRECISIONS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}  # of KernelBench's evaluator: what files are cast to
 
 
 @dataclass(frozen=True)
@@ -263,16 +264,23 @@ def solve(
     programs: Optional[Path] = None,
     verify_options: Optional[Mapping[str, Any]] = None,
     judging: Optional[Mapping[str, Any]] = None,
+    precision: Optional[str] = None,
     **options: Any,
 ) -> Dict[str, Any]:
     """The loop on one task with the models that the context has: its line of results. What the task itself does wrong
     becomes an `error` of the line; exceptions that are not about this task (no model, cancelled, a lost device) come
-    through. programs: a folder for the best program, saved as <key>.stitch, and as <key>.py with ModelNew. judging:
-    arguments of judge(), which is asked then, too: its answer is `kernelbench` of the line."""
+    through. programs: a folder for the best program, saved as <key>.stitch, and as <key>.py with ModelNew (beside
+    <key>.task.py where `values` changed the task's file). judging: arguments of judge(), which is asked then, too: its
+    answer is `kernelbench` of the line. precision "fp16" or "bf16" casts module and inputs, for us and for judge().
+    options: as for from_file()."""
     from . import torch as bridge  # pylint: disable=import-outside-toplevel
     from .torch import _optimize  # pylint: disable=import-outside-toplevel
 
     begun = time.monotonic()
+    if precision is not None:
+        if precision not in PRECISIONS:
+            raise InvalidError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
+        options["dtype"] = PRECISIONS[precision]
     try:
         task = bridge.from_file(problem.path, ctx=ctx, name=problem.name, **options)
     except StitchError as e:
@@ -282,7 +290,7 @@ def solve(
         if settings.get("last_stage") in (None, "none", "time", "profile"):
             task.warm()
         program, report, reports, said = _optimize._search(ctx, task, policy, None, settings)
-        notes, model_new = list(task.notes), ""
+        notes, model_new, source = list(task.notes), "", task.source
         if program is not None and programs is not None:
             try:
                 model_new = export(ctx, program, task)
@@ -294,6 +302,8 @@ def solve(
             problem, begun, correct=False, degenerate=degenerate, attempts=len(reports), notes=notes, said=said[:2000]
         )
     row = _row(problem, begun, attempts=len(reports), notes=notes, **_from_report(report))
+    if precision is not None:
+        row["precision"] = precision
     if programs is not None:
         place = os.path.join(os.fsdecode(programs), problem.key + ".stitch")
         os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -304,9 +314,14 @@ def solve(
             row["model_new"] = place[: -len("stitch")] + "py"
             with open(row["model_new"], "w", encoding="utf-8") as text:
                 text.write(model_new)
+            if options.get("values"):  # ours is not the checkout's file
+                row["task"] = place[: -len("stitch")] + "task.py"
+                with open(row["task"], "w", encoding="utf-8") as text:
+                    text.write(source)
             if judging is not None:
                 device = 0 if ctx.device.simulated else ctx.device.ordinal
-                row["kernelbench"] = judge(row["model_new"], problem.path, **{"device": device, **judging})
+                judging = {"device": device, "precision": precision, **judging}
+                row["kernelbench"] = judge(row["model_new"], row.get("task", problem.path), **judging)
     return row
 
 
@@ -320,7 +335,8 @@ def rejudge(out: Path, *, root: Optional[Path] = None, again: bool = False, **ju
         problem = next((p for p in problems(place, [row["level"]], [row["number"]]) if p.key == key), None)
         if problem is None:
             raise NotFoundError(f"{place} has no {key}")
-        made = {**row, "kernelbench": judge(row["model_new"], problem.path, root=place, **judging)}
+        options = {"precision": row.get("precision"), **judging}
+        made = {**row, "kernelbench": judge(row["model_new"], row.get("task", problem.path), root=place, **options)}
         _append(out, made)
         yield made
 
@@ -408,6 +424,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     runner.add_argument("--attempts", type=int, default=0, help="at most this many for a task (default: 15)")
     runner.add_argument("--target", type=float, default=0.0, help="stop at this speed-up")
     runner.add_argument("--baselines", help="eager,tf32,compile,max-autotune")
+    runner.add_argument("--precision", choices=list(PRECISIONS), help="cast modules and inputs (default: as they are)")
     runner.add_argument("--last-stage", default="none", help='stop verifying after this stage ("correct": no timing)')
     runner.add_argument("--again", action="store_true", help="try tasks again that were not right")
     runner.add_argument("--judge", action="store_true", help="ask KernelBench's own evaluator, too")
@@ -477,6 +494,8 @@ def _run_command(args: argparse.Namespace) -> int:
         "programs": args.programs or args.out + ".programs",
         "verify_options": {"last_stage": args.last_stage},
     }
+    if args.precision is not None:
+        options["precision"] = args.precision
     if args.baselines is not None:
         options["baselines"] = [b for b in args.baselines.split(",") if b]
     if args.judge:

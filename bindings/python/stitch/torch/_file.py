@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import itertools
 import os
 import sys
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
 
@@ -62,14 +63,19 @@ class ModelFile:
         except (Exception, SystemExit) as e:
             raise FormatError(f"{self.path}: {what}() raised {type(e).__name__}: {e}") from e
 
-    def load(self, device: Any = "cpu", seed: int = 0) -> Tuple[torch.nn.Module, List[Any]]:
-        """Module and inputs on the device, drawn with `seed`; the caller's generators are left alone."""
+    def load(
+        self, device: Any = "cpu", seed: int = 0, dtype: Optional[torch.dtype] = None
+    ) -> Tuple[torch.nn.Module, List[Any]]:
+        """Module and inputs on the device, drawn with `seed`, then cast to dtype where they are floating; the caller's
+        generators are left alone."""
         place = torch.device(device)
         with torch.random.fork_rng(devices=[place.index or 0] if place.type == "cuda" else []):
             torch.manual_seed(seed)
             module = self.model()
             inputs = [value.to(place) if isinstance(value, torch.Tensor) else value for value in self._draw(place)]
-        _run.move(module, place)
+        _run.move(module, place, dtype)
+        if dtype is not None:
+            inputs = [v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs]
         return module, inputs
 
 
@@ -87,9 +93,39 @@ def _initialised() -> bool:
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
-def read(path: Path) -> ModelFile:
-    """Imports the file into this process: it is code that runs here, with all rights of this process. FormatError if
-    that fails or a member is missing."""
+def _with_values(source: str, values: Mapping[str, Any], place: str) -> str:
+    """The source with other values for names that it assigns at its top level."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as e:
+        raise FormatError(f"{place} cannot be imported: SyntaxError: {e}") from e
+    lines = source.encode().splitlines(keepends=True)  # offsets are those of bytes
+    begins = [0]
+    for line in lines:
+        begins.append(begins[-1] + len(line))
+    found: List[Tuple[int, int, str]] = []
+    names = set()
+    for step in tree.body:
+        targets = step.targets if isinstance(step, ast.Assign) else [step.target] if isinstance(step, ast.AnnAssign) else []
+        value = getattr(step, "value", None)
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id in values and value is not None:
+                begin = begins[value.lineno - 1] + value.col_offset
+                found.append((begin, begins[value.end_lineno - 1] + value.end_col_offset, repr(values[target.id])))
+                names.add(target.id)
+    missing = sorted(set(values) - names)
+    if missing:
+        raise FormatError(f"{place} assigns no {missing[0]} at its top level, so it cannot be given another value")
+    text = source.encode()
+    for begin, end, value in sorted(found, reverse=True):
+        text = text[:begin] + value.encode() + text[end:]
+    return text.decode()
+
+
+def read(path: Path, values: Optional[Mapping[str, Any]] = None) -> ModelFile:
+    """Imports the file into this process: it is code that runs here, with all rights of this process. values: numbers,
+    strings, lists, ... for names that the file assigns at its top level, in place of its own. FormatError if that fails
+    or a member is missing."""
     place = os.fspath(path)
     place = place.decode() if isinstance(place, bytes) else place
     try:
@@ -99,6 +135,8 @@ def read(path: Path) -> ModelFile:
         raise NotFoundError(f"there is no file {place}") from None
     except (OSError, UnicodeDecodeError) as e:
         raise FormatError(f"{place} cannot be read: {e}") from e
+    if values:
+        source = _with_values(source, values, place)
     module_name = f"_stitch_file_{next(_number)}"
     spec = importlib.util.spec_from_file_location(module_name, place)
     if spec is None or spec.loader is None:
@@ -107,7 +145,10 @@ def read(path: Path) -> ModelFile:
     sys.modules[module_name] = module  # classes in it look themselves up there
     with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if _initialised() else []):
         try:
-            spec.loader.exec_module(module)
+            if values:
+                exec(compile(source, os.path.abspath(place), "exec"), module.__dict__)  # pylint: disable=exec-used
+            else:
+                spec.loader.exec_module(module)
         except (Exception, SystemExit) as e:
             del sys.modules[module_name]
             raise FormatError(f"{place} cannot be imported: {type(e).__name__}: {e}") from e
