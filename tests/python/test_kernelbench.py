@@ -100,8 +100,30 @@ def check_model_new(path):
     with open(path, encoding="utf-8") as text:
         source = text.read()
     assert "class Model(nn.Module)" in source and "class ModelNew(Model)" in source and "__global__" in source
-    asked, real = [], torch.utils.cpp_extension.load_inline
-    torch.utils.cpp_extension.load_inline = lambda **options: asked.append(options)
+    asked, real, ran = [], torch.utils.cpp_extension.load_inline, []
+
+    class Library:
+        """What is compiled, as if it ran on a GPU: the outputs come last."""
+
+        def open_program(self, folders):
+            ran.append("open")
+
+        def workspace_bytes(self):
+            return 256
+
+        def prepare(self, tensors, workspace, stream):
+            ran.append("prepare")
+
+        def run(self, tensors, workspace, stream):
+            ran.append("run")
+            with torch.no_grad():
+                tensors[-1].fill_(7)
+
+    def load_inline(**options):
+        asked.append(options)
+        return Library()
+
+    torch.utils.cpp_extension.load_inline = load_inline
     try:
         space = {"__name__": "exported"}
         exec(compile(source, path, "exec"), space)  # as KernelBench's evaluator does
@@ -114,7 +136,24 @@ def check_model_new(path):
     new = space["ModelNew"](*space["get_init_inputs"]())
     (x,) = space["get_inputs"]()
     assert torch.equal(old(x), new(x)) and new._WEIGHTS == list(old.state_dict())
-    assert new._ARGUMENTS == [(torch.float32, (16, 12))] and new._OUTPUTS == [(torch.float32, (16, 5))]
+    assert new._ARGUMENTS == [(torch.float32, (16, 12))] and new._OUTPUTS == [(torch.float32, (16, 5))] and not ran
+
+    class OnCuda(torch.Tensor):
+        is_cuda = True
+
+    # The evaluator times it outside of no_grad(): the program runs there, too, and only gradients are refused.
+    stream, torch.cuda.current_stream = torch.cuda.current_stream, lambda device: types.SimpleNamespace(cuda_stream=0)
+    try:
+        with torch.no_grad():
+            assert new(x.as_subclass(OnCuda)).eq(7).all()
+        y = new(x.as_subclass(OnCuda))
+        assert y.eq(7).all() and y.requires_grad and ran == ["open", "prepare", "run", "run"], ran
+        with tap.raises(NotImplementedError, "no backward pass"):
+            y.sum().backward()
+        other = new(x[:3].as_subclass(OnCuda))
+        assert ran == ["open", "prepare", "run", "run"] and torch.allclose(other.as_subclass(torch.Tensor), old(x[:3])), ran
+    finally:
+        torch.cuda.current_stream = stream
 
 
 def test_a_small_checkout():
@@ -249,6 +288,65 @@ def test_the_judge():
             kernelbench.judge(new, task, root=root, timeout=0)
         os.makedirs(os.path.join(root, "other"))
         assert "has no evaluator" in kernelbench.judge(new, task, root=os.path.join(root, "other"), timeout=60)["error"]
+
+
+def test_an_evaluator_without_its_packages():
+    """What its modules import for other work is stood in for; what judging uses is not, and is named."""
+    from stitch import _judge_child
+
+    unused = _judge_child.UNUSED
+    with tempfile.TemporaryDirectory() as root:
+        body = (
+            "import no_client.models as models\nfrom no_client import Client, ask\nfrom no_settings import load_dotenv\n"
+            "class Result(models.Base):\n    runtime: float = -1.0\n    metadata: dict = {}\n\n"
+            "def eval_kernel_against_ref(a, b):\n    from .utils import name\n    return name() or Client()\n"
+        )
+        new, task, folder = fake_checkout(root, body)
+        with open(os.path.join(folder, "utils.py"), "w", encoding="utf-8") as file:
+            file.write("import no_bar\ndef name():\n    return None\n")
+        made = kernelbench.judge(new, task, root=root, timeout=60)
+        assert "the evaluator needs the package no_client" in made["error"] and sys.executable in made["error"], made
+        _judge_child.UNUSED = (*unused, "no_client", "no_settings", "no_bar")
+        kept, stand_ins = list(sys.path), []
+        try:
+            module = _judge_child._evaluator(root, stand_ins)
+            assert stand_ins == ["no_bar", "no_client", "no_settings"] and not any(n.startswith("no_") for n in sys.modules)
+            with tap.raises(ModuleNotFoundError, "no_client.Client", "install no_client"):
+                module.eval_kernel_against_ref("", "")
+            with tap.raises(ModuleNotFoundError, "no_client.models.Base"):
+                module.Result()
+        finally:
+            _judge_child.UNUSED, sys.path[:] = unused, kept
+            for name in [name for name in sys.modules if name.partition(".")[0] == "kernelbench"]:
+                del sys.modules[name]
+    assert _judge_child._StandIn("dotenv").load_dotenv("x") is False
+
+    class Result(_judge_child._StandIn("pydantic").BaseModel):
+        correct: bool = False
+        metadata: dict = {}
+
+    one, other = Result(correct=True), Result()
+    one.metadata["a"] = 1
+    assert one.correct and not other.correct and other.metadata == {} and Result(metadata={"b": 2}).metadata == {"b": 2}
+
+
+def test_its_precision():
+    with tempfile.TemporaryDirectory() as root:
+        body = (
+            "torch = types.ModuleType('torch')\ntorch.float16, torch.cuda = 'half', types.SimpleNamespace(is_available=bool)\n"
+            "sys.modules['torch'] = torch\n\ndef eval_kernel_against_ref(a, b, precision=None):\n    return types.SimpleNamespace("
+            "compiled=True, correctness=True, runtime=2.0, ref_runtime=3.0, metadata={'p': precision})\n"
+        )
+        new, task, _ = fake_checkout(root, body)
+        build = os.path.join(root, "build")
+        made = kernelbench.judge(new, task, root=root, precision="fp16", timeout=60, build=build)
+        assert made["metadata"] == {"p": "half"} and made["precision"] == "fp16" and made["speedup"] == 1.5 and os.path.isdir(build), made
+        made = kernelbench.judge(new, task, root=root, timeout=60)
+        assert made["metadata"] == {"p": "None"} and "precision" not in made, made
+        fake_checkout(root, "def eval_kernel_against_ref(a, b):\n    return None\n")
+        assert "has no precision" in kernelbench.judge(new, task, root=root, precision="bf16", timeout=60)["error"]
+        with tap.raises(stitch.InvalidError, "fp32"):
+            kernelbench.judge(new, task, root=root, precision="f16")
 
 
 def test_rejudging():

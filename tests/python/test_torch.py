@@ -108,6 +108,83 @@ def test_files():
             assert one.hash != other.hash
 
 
+SIZES = """import torch
+from torch import nn
+
+batch = 64; width: int = 4096
+height, depth = 2 * batch, (3,
+                            4)  # ä
+a = b = 5
+name = "ä"; last = 1.5
+area = width * depth[0]
+
+
+class Model(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(n))
+
+    def forward(self, x):
+        return x * self.w * last
+
+
+def get_inputs():
+    return [torch.rand(batch, area)]
+
+
+def get_init_inputs():
+    return [area]
+"""
+
+
+def test_other_values_and_types_of_files():
+    with tempfile.TemporaryDirectory() as folder, sim.context() as ctx:
+        path = os.path.join(folder, "sizes.py")
+        with open(path, "w", encoding="utf-8") as text:
+            text.write(SIZES)
+        file = bridge.read(path, {"batch": 8, "width": 16, "depth": [2], "b": (1, "x"), "last": -2.0})
+        space = file.get_inputs.__globals__
+        found = {name: space[name] for name in ("batch", "width", "height", "depth", "a", "b", "name", "last", "area")}
+        assert found == {"batch": 8, "width": 16, "height": 16, "depth": [2], "a": (1, "x"), "b": (1, "x"), "name": "ä",
+                         "last": -2.0, "area": 32}, found  # fmt: skip
+        assert bridge.read(path).get_inputs.__globals__["area"] == 3 * 4096
+        with bridge.from_file(path, ctx=ctx, values={"batch": 8, "width": 16}) as task:
+            assert task.interface["x"].shape == (8, 48) and task.spec.batch == "B" and "batch = 8; width: int = 16" in task.source
+            assert task.interface["x"].dtype is stitch.Dtype.F32 and task.precision is stitch.Precision.F32
+        for dtype in ("f16", torch.bfloat16):
+            with bridge.from_file(path, ctx=ctx, values={"batch": 8, "width": 16}, dtype=dtype) as task:
+                want = stitch.Dtype.F16 if dtype == "f16" else stitch.Dtype.BF16
+                assert [task.interface[n].dtype for n in ("x", "w", "y")] == [want] * 3 and task.precision is stitch.Precision.F16
+                assert task.tolerance == (1e-2, 1e-2) and not any("float64" in note for note in task.notes), task.notes
+                name = "__half" if dtype == "f16" else "__nv_bfloat16"
+                source = f"""#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+extern "C" __global__ void k(const {name} *x, const {name} *w, {name} *y, int n)
+{{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] = {name}((float)x[i] * (float)w[i % 48] * 1.5f);
+}}
+"""
+                plan = {"stitch": 1, "run": [{"kernel": "k", "grid": ["B"], "block": [48], "args": ["x", "w", "y", {"i32": "B*48"}]}]}
+                assert stitch.verify(ctx, task, stitch.Program.parse(ctx, source, plan), last_stage="correct").correct
+                wrong = source.replace("1.5f", "1.4f")
+                assert not stitch.verify(ctx, task, stitch.Program.parse(ctx, wrong, plan), last_stage="correct").correct
+        with tap.raises(stitch.FormatError, "assigns no Model"):
+            bridge.read(path, {"Model": 1})
+        with tap.raises(stitch.InvalidError, "the value of batch"):
+            bridge.read(path, {"batch": torch.ones(1)})
+        with tap.raises(stitch.InvalidError, "values are for read()"):
+            bridge.from_file(file, ctx=ctx, values={"batch": 8})
+        for bad in ("f8", torch.int32, None.__class__):
+            with tap.raises(stitch.InvalidError, "cast to f64"):
+                bridge.from_file(file, ctx=ctx, dtype=bad)
+        with open(path, "w", encoding="utf-8") as text:
+            text.write("batch = 1\ndef f(:")
+        with tap.raises(stitch.FormatError, "SyntaxError"):
+            bridge.read(path, {"batch": 2})
+
+
 def test_files_that_are_none():
     cases_ = [
         ("raise RuntimeError('at import')", "at import"),

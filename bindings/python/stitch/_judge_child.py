@@ -49,7 +49,7 @@ class _Record:
 
 
 class _StandIn(types.ModuleType):
-    """A package that is not installed: everything in it can be named, and what is used raises."""
+    """A package that is not installed: everything in it can be named and derived from, and what is used raises."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -58,12 +58,13 @@ class _StandIn(types.ModuleType):
         if (package, name) == ("pydantic", "BaseModel"):
             return _Record
 
-        def missing(*_: Any, **__: Any) -> Any:
-            if (package, name) == ("dotenv", "load_dotenv"):
-                return False  # there is no file of settings
+        if (package, name) == ("dotenv", "load_dotenv"):
+            return lambda *_, **__: False  # there is no file of settings
+
+        def refuse(*_: Any, **__: Any) -> Any:
             raise ModuleNotFoundError(f"the evaluator uses {self.__name__}.{name}: install {package}", name=package)
 
-        return missing
+        return type(name, (), {"__new__": refuse})
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

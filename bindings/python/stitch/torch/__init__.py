@@ -129,7 +129,7 @@ def _dtype(name: Union[_torch.dtype, str]) -> _torch.dtype:
     """Of the types that a module can be cast to."""
     known = {"f64": _torch.float64, "f32": _torch.float32, "f16": _torch.float16, "bf16": _torch.bfloat16}
     found = known.get(name) if isinstance(name, str) else name
-    if found not in known.values():
+    if found is None or found not in known.values():
         raise InvalidError(f"modules are cast to {', '.join(known)}, not to {name}")
     return found
 

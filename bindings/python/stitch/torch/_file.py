@@ -9,12 +9,12 @@ import itertools
 import os
 import sys
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 
 from .._context import Path
-from .._errors import FormatError, NotFoundError
+from .._errors import FormatError, InvalidError, NotFoundError
 from . import _run
 
 _number = itertools.count()
@@ -93,32 +93,52 @@ def _initialised() -> bool:
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
+def _assigned(step: ast.stmt) -> Iterator[Tuple[str, ast.expr]]:
+    """Names that a statement assigns, each with the expression of its value: a = 1, a = b = 1, a: int = 1, a, b = 1, 2."""
+    if isinstance(step, ast.AnnAssign):
+        targets: List[ast.expr] = [step.target]
+    elif isinstance(step, ast.Assign):
+        targets = step.targets
+    else:
+        return
+    for target in targets:
+        if isinstance(target, ast.Name) and step.value is not None:
+            yield target.id, step.value
+        elif isinstance(target, ast.Tuple) and isinstance(step.value, ast.Tuple):
+            if len(target.elts) == len(step.value.elts):
+                for name, value in zip(target.elts, step.value.elts):
+                    if isinstance(name, ast.Name):
+                        yield name.id, value
+
+
 def _with_values(source: str, values: Mapping[str, Any], place: str) -> str:
     """The source with other values for names that it assigns at its top level."""
+    for name, value in values.items():
+        try:
+            ast.literal_eval(repr(value))
+        except (ValueError, SyntaxError):
+            raise InvalidError(f"the value of {name} is no number, string, list or the like: {value!r}") from None
     try:
         tree = ast.parse(source)
-    except SyntaxError as e:
-        raise FormatError(f"{place} cannot be imported: SyntaxError: {e}") from e
-    lines = source.encode().splitlines(keepends=True)  # offsets are those of bytes
-    begins = [0]
-    for line in lines:
+    except (SyntaxError, ValueError) as e:
+        raise FormatError(f"{place} cannot be imported: {type(e).__name__}: {e}") from e
+    begins = [0]  # of lines, in bytes, as the tree counts
+    for line in source.encode().splitlines(keepends=True):
         begins.append(begins[-1] + len(line))
-    found: List[Tuple[int, int, str]] = []
+    places = {}  # of expressions: begin, end, what takes its place
     names = set()
     for step in tree.body:
-        targets = step.targets if isinstance(step, ast.Assign) else [step.target] if isinstance(step, ast.AnnAssign) else []
-        value = getattr(step, "value", None)
-        for target in targets:
-            if isinstance(target, ast.Name) and target.id in values and value is not None:
-                begin = begins[value.lineno - 1] + value.col_offset
-                found.append((begin, begins[value.end_lineno - 1] + value.end_col_offset, repr(values[target.id])))
-                names.add(target.id)
+        for name, at in _assigned(step):
+            if name in values and at.end_lineno is not None and at.end_col_offset is not None:
+                begin, end = begins[at.lineno - 1] + at.col_offset, begins[at.end_lineno - 1] + at.end_col_offset
+                places[begin] = (end, repr(values[name]).encode())
+                names.add(name)
     missing = sorted(set(values) - names)
     if missing:
-        raise FormatError(f"{place} assigns no {missing[0]} at its top level, so it cannot be given another value")
+        raise FormatError(f"{place} assigns no {missing[0]} at its top level, so it cannot have another value")
     text = source.encode()
-    for begin, end, value in sorted(found, reverse=True):
-        text = text[:begin] + value.encode() + text[end:]
+    for begin, (end, new) in sorted(places.items(), reverse=True):
+        text = text[:begin] + new + text[end:]
     return text.decode()
 
 
