@@ -437,7 +437,8 @@ out:
     return rc;
 }
 
-static int runner_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err)
+static int runner_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,
+                        stitch_error **err)
 {
     return copy_outputs(self, set, into, err);
 }

@@ -30,8 +30,8 @@ typedef struct stitch__prepared {
 } stitch__prepared;
 
 enum {
-    STITCH__SETS = 2,  /* outputs and states exist twice: for the first and for the second run on the same inputs */
-    STITCH__BLOCK = 8, /* most timed runs in one call */
+    STITCH__SETS = 2,   /* outputs and states exist twice: for the first and for the second run on the same inputs */
+    STITCH__BLOCK = 16, /* most timed runs in one call */
 };
 
 typedef struct stitch__run {
@@ -96,8 +96,10 @@ typedef struct stitch__candidate_ops {
                    const stitch__collect_options *options, stitch__facts **out, int *code, stitch_error **why,
                    stitch_error **err);
     /* Brings the outputs of a set to the verifier's device memory (a pointer a tensor); nothing to do where they are
-     * there already. */
-    int (*fetch)(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err);
+     * there already. `stream` NULL: on return nothing that the program does can change them any more. Otherwise that
+     * may be only after what comes next on this stream, and the program must not run before it. */
+    int (*fetch)(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,
+                 stitch_error **err);
     /* Where its memory is guarded (cuda/guards.h): has it written outside of its buffers? */
     int (*inspect)(void *self, const stitch__scope *scope, int *code, stitch_error **why, stitch_error **err);
     void (*close)(void *self);

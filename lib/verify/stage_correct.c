@@ -4,18 +4,21 @@
  */
 #include "verify/verify.h"
 
-/* One run of the candidate on the inputs that are there; its outputs come to `into`. */
-static int run_candidate(stitch__verify *v, int set, CUdeviceptr *into, int *code, stitch_error **why,
-                         stitch_error **err)
+/* One run of the candidate on the inputs that are there. */
+static int run_candidate(stitch__verify *v, int set, int *code, stitch_error **why, stitch_error **err)
 {
     const stitch__candidate *c = &v->candidate;
     stitch__run run = STITCH__RUN_INIT;
-    int rc;
 
     run.set = set;
     run.poison = set ? STITCH__POISON_B : STITCH__POISON_A;
-    rc = c->ops->run(c->self, &v->scope, &run, code, why, err);
-    return rc || *code ? rc : c->ops->fetch(c->self, &v->scope, set, into, err);
+    return c->ops->run(c->self, &v->scope, &run, code, why, err);
+}
+
+static int fetch(stitch__verify *v, int set, stitch_error **err)
+{
+    const stitch__candidate *c = &v->candidate;
+    return c->ops->fetch(c->self, &v->scope, set, set ? v->again : v->first, NULL, err);
 }
 
 /* The candidate wrote to what it may only read. */
@@ -61,14 +64,18 @@ static int step(stitch__verify *v, stitch__trial *t, uint64_t seed, const stitch
     if (!rc)
         rc = stitch__hash_tensors(v, true, err);
     if (!rc)
-        rc = run_candidate(v, 0, v->first, code, why, err);
+        rc = run_candidate(v, 0, code, why, err);
+    if (!rc && !*code) /* before the second run, which could write to it */
+        rc = fetch(v, 0, err);
     if (!rc && !*code)
-        rc = run_candidate(v, 1, v->again, code, why, err);
+        rc = run_candidate(v, 1, code, why, err);
     if (!rc && !*code)
         rc = check_unchanged(v, t, err);
     if (rc || *code || t->note)
         return rc;
-    rc = stitch__oracle_run(v->oracle, v->stream, err);
+    rc = fetch(v, 1, err);
+    if (!rc)
+        rc = stitch__oracle_run(v->oracle, v->stream, err);
     if (!rc)
         rc = stitch__stream_wait(v->dev, v->stream, &v->scope, "running the reference", err);
     if (!rc)

@@ -37,6 +37,7 @@ struct stitch__worker {
     stitch__export kept;        /* memory that outputs of runs of a block are copied to, as in serve.c */
     uint64_t kept_bytes, *kept_offsets;
     CUstream stream; /* for copies of it; NULL: not made yet */
+    CUevent copied;  /* by the last of them */
 };
 
 /* ---- client.c ---- */

@@ -20,6 +20,8 @@ static void close_exports(stitch__worker *w)
     if (!w->exports[0] && !w->stream)
         return;
     bool entered = stitch__device_enter(w->dev, NULL) == STITCH_OK;
+    if (entered && w->stream) /* copies that are on their way must not find the memory gone */
+        w->dev->drv->StreamSynchronize(w->stream);
     for (int set = 0; set < STITCH__SETS; set++) {
         for (size_t i = 0; entered && w->exports[set] && i < w->count; i++)
             stitch__export_close(w->dev, &w->exports[set][i]);
@@ -27,8 +29,11 @@ static void close_exports(stitch__worker *w)
     }
     if (entered)
         stitch__export_close(w->dev, &w->kept);
+    if (entered && w->copied)
+        w->dev->drv->EventDestroy(w->copied);
     if (entered && w->stream)
         w->dev->drv->StreamDestroy(w->stream);
+    w->copied = NULL;
     w->stream = NULL;
     if (entered)
         stitch__device_leave(w->dev);
@@ -187,6 +192,9 @@ static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_e
     if (w->dev->drv->StreamCreate(&w->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
         w->stream = NULL;
         rc = STITCH_E_UNSUPPORTED;
+    } else if (w->dev->drv->EventCreate(&w->copied, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        w->copied = NULL;
+        rc = STITCH_E_UNSUPPORTED;
     }
     for (int set = 0; !rc && set < STITCH__SETS; set++) {
         w->exports[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->exports));
@@ -288,8 +296,13 @@ static int worker_fill_inputs(void *self, const stitch__scope *scope, uint64_t s
 static int worker_clear_states(void *self, const stitch__scope *scope, int set, stitch_error **err)
 {
     const stitch__request q = {.op = STITCH__OP_WORKER_CLEAR_STATES, .set = set};
+    const stitch__worker *w = self;
     stitch__reply r;
-    return stitch__worker_call(self, scope, &q, -1, NULL, &r, err);
+
+    for (size_t i = 0; i < w->count; i++)
+        if (w->infos[i].role == STITCH_TENSOR_STATE)
+            return stitch__worker_call(self, scope, &q, -1, NULL, &r, err);
+    return STITCH_OK; /* not worth a round trip */
 }
 
 static int wrong_hashes(stitch__worker *w, size_t sent, size_t wanted, stitch_error **err)
@@ -465,28 +478,31 @@ static CUdeviceptr written_at(const stitch__worker *w, int set, size_t i)
 
 /* What the program wrote, from memory that it can still write to into memory that it cannot. */
 static int copy_outputs(stitch__worker *w, const stitch__scope *scope, int set, const CUdeviceptr *into,
-                        stitch_error **err)
+                        CUstream stream, stitch_error **err)
 {
-    int rc = STITCH_OK;
+    const stitch__driver *drv = w->dev->drv;
+    int rc = stitch__worker_alive(w, scope, STITCH__OP_WORKER_FETCH, err);
 
     for (size_t i = 0; !rc && i < w->count; i++)
         if (w->infos[i].role == STITCH_TENSOR_OUTPUT && w->infos[i].bytes)
             rc = stitch__cu_checkf(
-                w->dev,
-                w->dev->drv->MemcpyDtoDAsync(into[i], written_at(w, set, i), (size_t)w->infos[i].bytes, w->stream), err,
+                w->dev, drv->MemcpyDtoDAsync(into[i], written_at(w, set, i), (size_t)w->infos[i].bytes, w->stream), err,
                 "copying output %s of a worker", w->infos[i].name);
-    if (!rc)
+    if (rc)
+        return rc;
+    if (!stream) {
         rc = stitch__stream_wait(w->dev, w->stream, scope, "copying outputs of a worker", err);
-    if (!rc)
-        return stitch__worker_alive(w, scope, STITCH__OP_WORKER_FETCH, err);
-    /* Copies that are on their way must not find either memory gone. They end, for what could hold them up does. */
-    stitch__worker_lose(w, "its outputs were not copied");
-    w->dev->drv->StreamSynchronize(w->stream);
-    return rc;
+        return rc ? rc : stitch__worker_alive(w, scope, STITCH__OP_WORKER_FETCH, err);
+    }
+    rc = stitch__cu_check(w->dev, drv->EventRecord(w->copied, w->stream), err, "copying outputs of a worker");
+    return rc ? rc
+              : stitch__cu_check(w->dev, drv->StreamWaitEvent(stream, w->copied, 0), err,
+                                 "copying outputs of a worker");
 }
 
 /* While one piece goes to the device here, the worker brings the next one. */
-static int worker_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, stitch_error **err)
+static int worker_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,
+                        stitch_error **err)
 {
     stitch__worker *w = self;
     stitch__request q = {.op = STITCH__OP_WORKER_FETCH, .set = set}, next = q;
@@ -494,7 +510,7 @@ static int worker_fetch(void *self, const stitch__scope *scope, int set, const C
     int64_t begun = 0, begun_next = 0;
     unsigned number = 0;
     if (w->stream)
-        return copy_outputs(w, scope, set, into, err);
+        return copy_outputs(w, scope, set, into, stream, err);
     bool more = next_piece(w, &q, number++);
     int rc = more ? stitch__worker_send(w, scope, &q, -1, NULL, &begun, err) : STITCH_OK;
 

@@ -209,7 +209,7 @@ static int run_one(stitch__worker *w, stitch_task *t, struct kind *k, bool *righ
     if (!rc && !*code)
         rc = c.ops->run(c.self, &scope, &run, code, why, &err);
     if (!rc && !*code)
-        rc = c.ops->fetch(c.self, &scope, 0, into, &err);
+        rc = c.ops->fetch(c.self, &scope, 0, into, NULL, &err);
     if (!rc && !*code) {
         CHECK_INT(dev->drv->MemcpyDtoH(y, into[3], sizeof(y)), 0);
         *right = memcmp(y, expected, sizeof(y)) == 0;

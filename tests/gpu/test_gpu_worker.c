@@ -86,7 +86,7 @@ static int drive(stitch__candidate c, const stitch__scope *scope, results *out, 
         if (set)
             DO(c.ops->fill_inputs(c.self, scope, 13, &large, &err));
         DO(c.ops->run(c.self, scope, &run, code, why, &err));
-        DO(c.ops->fetch(c.self, scope, set, into, &err));
+        DO(c.ops->fetch(c.self, scope, set, into, NULL, &err));
         if (!rc && !*code)
             CHECK_INT(dev->drv->MemcpyDtoH(out->y[set], into[3], sizeof(out->y[0])), 0);
     }
@@ -250,7 +250,7 @@ TEST(runs_in_a_block)
     for (int k = 0; k < RUNS; k++) {
         block.run.seed = block.seeds[k];
         CHECK_OK(c.ops->timed_run(c.self, &scope, &block.run, &us[k], &code, &why, &err));
-        CHECK_OK(c.ops->fetch(c.self, &scope, 0, into, &err));
+        CHECK_OK(c.ops->fetch(c.self, &scope, 0, into, NULL, &err));
         CHECK_INT(dev->drv->MemcpyDtoH(alone[k], into[3], sizeof(kept)), 0);
     }
     CHECK(memcmp(alone[0], alone[1], sizeof(kept)) != 0);
@@ -261,7 +261,7 @@ TEST(runs_in_a_block)
         CHECK_OK(c.ops->timed_block(c.self, &scope, &block, us, hashes, &code, &why, &err));
         CHECK_INT(code, STITCH_OK);
         for (int k = 0; k < RUNS; k++) {
-            CHECK_OK(c.ops->fetch(c.self, &scope, STITCH__SETS + k, into, &err));
+            CHECK_OK(c.ops->fetch(c.self, &scope, STITCH__SETS + k, into, NULL, &err));
             CHECK_INT(dev->drv->MemcpyDtoH(kept, into[3], sizeof(kept)), 0);
             CHECK(memcmp(alone[k], kept, sizeof(kept)) == 0);
             CHECK(us[k] >= 0 && (device.simulated || us[k] > 0));
@@ -355,7 +355,7 @@ TEST(large_outputs)
     CHECK_OK(c.ops->run(c.self, &scope, &run, &code, &why, &err));
     CHECK_INT(code, STITCH_OK);
     int64_t start = stitch__now_ns();
-    CHECK_OK(c.ops->fetch(c.self, &scope, 0, into, &err));
+    CHECK_OK(c.ops->fetch(c.self, &scope, 0, into, NULL, &err));
     printf("# %.1f MB of outputs in %.1f ms\n", (double)bytes / 1e6, (double)(stitch__now_ns() - start) / 1e6);
     unsigned char *y = malloc(bytes);
     int32_t z[3];
@@ -509,7 +509,7 @@ TEST(killed_at_any_point)
         AT(5, c.ops->prepare(c.self, &scope, &prepared, &code, &why, &err))
         AT(6, c.ops->run(c.self, &scope, &run, &code, &why, &err))
         AT(7, c.ops->hash(c.self, &scope, 1, true, hashes, &err))
-        AT(8, c.ops->fetch(c.self, &scope, 0, into, &err))
+        AT(8, c.ops->fetch(c.self, &scope, 0, into, NULL, &err))
 #undef AT
         bool candidates = step == 2 || step == 5 || step == 6;
         CHECK_INT(rc, candidates ? STITCH_OK : STITCH_E_IO);

@@ -71,6 +71,7 @@ static void set_up(void)
     CHECK_OK(stitch_task_set_dim(task, "N", 32, &err));
     CHECK_OK(stitch_task_add_tensor(task, STITCH_TENSOR_INPUT, "x", STITCH_DTYPE_F32, 1, shape, NULL, &err));
     CHECK_OK(stitch_task_add_tensor(task, STITCH_TENSOR_OUTPUT, "y", STITCH_DTYPE_F32, 1, shape, NULL, &err));
+    CHECK_OK(stitch_task_add_tensor(task, STITCH_TENSOR_STATE, "s", STITCH_DTYPE_F32, 1, shape, NULL, &err));
     CHECK_OK(stitch_program_parse(ctx,
                                   "__global__ void k(const float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }",
                                   plan, NULL, &program, &err));
@@ -132,8 +133,8 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     stitch__prepared prepared;
     stitch_error *why = NULL;
     stitch__timed_block block = {.run = STITCH__RUN_INIT, .count = 3, .seeds = {1, 2, 3}, .keys = {4, 5, 6}};
-    uint64_t hashes[2], kept[3 * 2];
-    CUdeviceptr into[2] = {0};
+    uint64_t hashes[3], kept[3 * 3];
+    CUdeviceptr into[3] = {0};
     const stitch__collect_options collect = {.parts = STITCH__PARTS};
     stitch__facts *facts = NULL;
     stitch__device *dev;
@@ -163,7 +164,7 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     STEP("profile", c.ops->profile(c.self, &scope, &run, &collect, &facts, &o.code, &why, &err))
     stitch__facts_free(facts);
     STEP("inspect", c.ops->inspect(c.self, &scope, &o.code, &why, &err))
-    STEP("fetch", c.ops->fetch(c.self, &scope, 0, into, &err))
+    STEP("fetch", c.ops->fetch(c.self, &scope, 0, into, NULL, &err))
     snprintf(o.message, sizeof(o.message), "%s", stitch_error_message(o.code ? why : err));
     snprintf(o.details, sizeof(o.details), "%s", stitch_error_details(o.code ? why : err));
     if (o.code || o.rc) { /* and nothing that is asked after it crashes or hangs */
@@ -325,12 +326,12 @@ TEST(numbers_that_cannot_be)
     expect("TIMED_BLOCK:nan", "block", 0, STITCH_E_FAULT, "malformed");
     expect("TIMED_BLOCK:negative", "block", 0, STITCH_E_FAULT, "malformed");
     expect("TIMED_BLOCK:fewer", "block", 0, STITCH_E_FAULT, "timed another number of runs");
-    expect("TIMED_BLOCK:count", "block", STITCH_E_IO, 0, "3 hashes for 6 tensors");
+    expect("TIMED_BLOCK:count", "block", STITCH_E_IO, 0, "4 hashes for 9 tensors");
     expect("PROFILE:facts", "profile", 0, STITCH_E_FAULT, "more time than has passed");
     expect("PROFILE:no-facts", "profile", 0, STITCH_E_FAULT, "broke the protocol while profiling");
     expect("PREPARE:nan", "prepare", 0, STITCH_E_FAULT, "malformed");
     expect("HASH:blame", "hash", STITCH_E_IO, 0, "blames the program");
-    expect("HASH:count", "hash", STITCH_E_IO, 0, "3 hashes for 2 tensors");
+    expect("HASH:count", "hash", STITCH_E_IO, 0, "4 hashes for 3 tensors");
     expect("HELLO:version", "acquire", STITCH_E_UNSUPPORTED, 0, "install both from one build");
     expect("HELLO:arch", "acquire", STITCH_E_IO, 0, "another device");
     tear_down();
