@@ -2,14 +2,21 @@
  *
  * Not a test of the suite: injects many random faults into workers while this process works on the same device, and
  * counts lost reports and damage. Prints a table; the exit code is 0 if there was neither and, on a real GPU, no worker
- * was too slow; 77 if there is nothing to run on.
+ * was too slow; 77 if there is nothing to run on; 75 if time was up before all were injected, with nothing wrong.
  *
- * usage: fault_campaign [COUNT [SEED [JOBS [SECONDS]]]]
+ * usage: fault_campaign [COUNT [SEED [JOBS [SECONDS [FILE]]]]]
  *
- * Default: 1000 faults, seed 1, one job, until all are done; SECONDS ends it earlier, with what was injected by then.
- * STITCH_TEST_DEVICE names the device. Jobs are processes that share the faults,
- * each with its own work on the device and workers of its own.
+ * Default: 1000 faults, seed 1, one job, until all are done. SECONDS (0: no end) ends it earlier, with what was
+ * injected by then. FILE keeps what was found out, and the next run adds to it until COUNT are done, with other random
+ * numbers; after that, or on another device, it starts anew. STITCH_TEST_DEVICE names the device, or several
+ * ("cuda:0,cuda:1") that jobs take in turn. Jobs are processes that share the faults, each with its own work on the
+ * device and workers of its own. Before several start, one injects the first few alone: only there the time to a fresh
+ * worker means something, for contexts of a device are made one after the other.
  */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -18,7 +25,17 @@
 #include "verify_tasks.h"
 #include "worker/worker.h"
 
-enum { N = 4099, HANG_MS = 400, LONG_MS = 60000, PINGS = 2000 };
+enum {
+    N = 4099,
+    HANG_MS = 100, /* the deadline of a program that hangs; any will do */
+    LONG_MS = 60000,
+    PINGS = 2000,
+    ALONE = 24,       /* faults before several jobs start */
+    GONE_MS = 3000,   /* for the last workers to be gone */
+    LEFT_MIB = 64,    /* of device memory: what a driver may keep for itself */
+    TIME_WAS_UP = 75, /* exit codes */
+    NOTHING_TO_RUN = 77,
+};
 
 #define MOST_PING_US  1000 /* median of an empty request */
 #define MOST_FRESH_MS 500  /* median time to a fresh worker after a fault */
@@ -102,13 +119,19 @@ static struct result {
         double worst_ms, sum_ms;
         char example[160];
     } kinds[STITCH__COUNT(kinds)];
-    size_t fresh_count;
-    double fresh_ms[10000]; /* acquiring a worker after one was lost */
+    size_t fresh_count, alone_count;
+    double fresh_ms[10000], alone_ms[10000];  /* acquiring a worker after one was lost; the same, by one job alone */
+    double acquire_ms, inject_ms, release_ms; /* spent on each, altogether */
     double ping_us, ping_high_us, seconds;
     long own_runs, own_wrong;
+    long left_processes, left_descriptors, left_mib; /* worst of all jobs, after their last worker */
     char device[200], sandbox[200];
+    int runs, jobs; /* of this program; most jobs at once */
     bool ran;
 } result;
+
+static bool alone;    /* no other job is at work */
+static double end_ms; /* when to stop; 0: not before all is done */
 
 /* ---- this process's own work ------------------------------------------------------------------------------------- */
 
@@ -150,8 +173,8 @@ static void *own_work(void *unused)
         if (!good || now[1] != first || now[0] == now[1])
             atomic_fetch_add(&own_wrong, 1);
         atomic_fetch_add(&own_runs, 1);
-        if (dev->info.simulated)
-            usleep(20000); /* it shares the CPU with the workers */
+        /* It shares the CPU with a simulated device's workers, a real device's time with theirs and other jobs'. */
+        usleep(dev->info.simulated ? 20000 : 2000);
     }
     if (!good)
         atomic_fetch_add(&own_wrong, 1);
@@ -233,9 +256,12 @@ static void inject(stitch_task *t, struct kind *k)
     double start = now_ms(), begun;
 
     int rc = stitch__worker_acquire(ctx, &scope, NULL, &w, &err);
-    if (after_fault && !rc && result.fresh_count < STITCH__COUNT(result.fresh_ms))
-        result.fresh_ms[result.fresh_count++] = now_ms() - start;
     begun = now_ms();
+    result.acquire_ms += begun - start;
+    if (after_fault && !rc && alone && result.alone_count < STITCH__COUNT(result.alone_ms))
+        result.alone_ms[result.alone_count++] = begun - start;
+    else if (after_fault && !rc && result.fresh_count < STITCH__COUNT(result.fresh_ms))
+        result.fresh_ms[result.fresh_count++] = begun - start;
     if (!rc) {
         if (k->want == WANT_KILLED) {
             job = (killer){stitch__worker_pid(w), (unsigned)(next() % 60000)};
@@ -246,6 +272,7 @@ static void inject(stitch_task *t, struct kind *k)
             pthread_join(thread, NULL); /* until then nobody reaps it: the number is still its own */
     }
     double ms = now_ms() - begun;
+    result.inject_ms += ms;
     bool reported = code ? *stitch_error_message(why) : rc ? *stitch_error_message(err) : true;
     bool good = k->want == WANT_FAULT     ? code == STITCH_E_FAULT
                 : k->want == WANT_TIMEOUT ? code == STITCH_E_TIMEOUT || (dev->info.simulated && code)
@@ -272,7 +299,40 @@ static void inject(stitch_task *t, struct kind *k)
     stitch_error_free(err);
     err = NULL;
     /* A process that was killed after its answer dies for some time yet, and would be the next one's. */
+    begun = now_ms();
     stitch__worker_release(w, !killing);
+    result.release_ms += now_ms() - begun;
+}
+
+/* ---- what must not be left --------------------------------------------------------------------------------------- */
+
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder && readdir(folder))
+        count++;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* Once a worker idles again and those that were lost are gone: free memory of the device and open descriptors. */
+static void look(size_t *free_bytes, int *descriptors, int most_descriptors, size_t least_free)
+{
+    double until = now_ms() + GONE_MS;
+    do { /* acquiring one reaps those that have ended */
+        stitch__scope scope = stitch__scope_make(ctx, NULL, LONG_MS);
+        stitch__worker *w = NULL;
+        size_t total;
+        CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+        stitch__worker_release(w, true);
+        *descriptors = count_descriptors();
+        CHECK_INT(dev->drv->MemGetInfo(free_bytes, &total), 0);
+        if (*descriptors <= most_descriptors && *free_bytes >= least_free)
+            return;
+        usleep(50000);
+    } while (now_ms() < until);
 }
 
 /* ---- the campaign ------------------------------------------------------------------------------------------------ */
@@ -338,17 +398,21 @@ static void measure_pings(void)
     stitch__worker_release(w, true);
 }
 
-static void campaign(long count, double seconds)
+static void campaign(long count)
 {
     stitch_task *t = vector_task();
     pthread_t thread;
+    size_t free_before, free_after;
+    int open_before, open_after;
 
     compile_kinds(t);
     take_expected(t, false);
-    measure_pings();
+    if (alone)
+        measure_pings();
+    look(&free_before, &open_before, 1 << 20, 0);
     CHECK_INT(pthread_create(&thread, NULL, own_work, NULL), 0);
     double start = now_ms();
-    for (long i = 0; i < count && (seconds <= 0 || now_ms() - start < seconds * 1000);) {
+    for (long i = 0; i < count && (end_ms <= 0 || now_ms() < end_ms);) {
         struct kind *k = &kinds[next() % STITCH__COUNT(kinds)];
         if (k->skip)
             continue;
@@ -361,31 +425,60 @@ static void campaign(long count, double seconds)
     pthread_join(thread, NULL);
     result.own_runs = atomic_load(&own_runs);
     result.own_wrong = atomic_load(&own_wrong);
+    /* Memory of the device says something only while nobody else allocates there. */
+    size_t least = alone && !dev->info.simulated && free_before > (size_t)LEFT_MIB << 20
+                       ? free_before - ((size_t)LEFT_MIB << 20)
+                       : 0;
+    look(&free_after, &open_after, open_before, least);
+    result.left_descriptors = open_after - open_before;
+    if (least)
+        result.left_mib = (long)(((int64_t)free_before - (int64_t)free_after) / (1 << 20));
     for (size_t i = 0; i < STITCH__COUNT(kinds); i++)
         stitch_program_free(kinds[i].program);
     stitch_task_free(t);
     result.ran = true;
 }
 
-/* 0, 1: a check failed; 77: skipped. */
-static int job(long count, unsigned long long seed, double seconds)
+/* The device of job `number`, of a list; the name is for this process. */
+static void choose_device(int number)
 {
-    int how = setjmp(check__out), rc = 1;
+    const char *list = getenv("STITCH_TEST_DEVICE");
+    int names = 1;
+    char one[100];
+
+    if (!list)
+        return;
+    for (const char *c = list; *c; c++)
+        names += *c == ',';
+    for (number %= names; number > 0; number--)
+        list = strchr(list, ',') + 1;
+    snprintf(one, sizeof(one), "%.*s", (int)strcspn(list, ","), list);
+    CHECK_INT(setenv("STITCH_TEST_DEVICE", one, 1), 0);
+}
+
+/* 0, 1: a check failed; 77: skipped. */
+static int job(int number, long count, unsigned long long seed)
+{
+    volatile int rc = 1;
+    int how = setjmp(check__out);
+    siginfo_t info;
 
     state = seed * 0x9e3779b97f4a7c15u + 1;
     if (how == 0) {
+        choose_device(number);
         need_device();
         snprintf(result.device, sizeof(result.device), "%s%s", device.simulated ? "simulated " : "", device.name);
         CHECK_OK(stitch__device_get(ctx, &dev, &err));
         CHECK_OK(stitch__device_enter(dev, &err));
-        campaign(count, seconds);
+        campaign(count);
         stitch__device_leave(dev);
         rc = 0;
     } else if (how == 2) {
         fprintf(stderr, "skipped: %s\n", check__skip);
-        rc = 77;
+        rc = NOTHING_TO_RUN;
     }
     stitch_context_free(ctx);
+    result.left_processes = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
     return rc;
 }
 
@@ -406,13 +499,33 @@ static void merge(struct result *all, const struct result *one)
     }
     for (size_t i = 0; i < one->fresh_count && all->fresh_count < STITCH__COUNT(all->fresh_ms); i++)
         all->fresh_ms[all->fresh_count++] = one->fresh_ms[i];
-    all->ping_us = one->ping_us > all->ping_us ? one->ping_us : all->ping_us;
-    all->ping_high_us = one->ping_high_us > all->ping_high_us ? one->ping_high_us : all->ping_high_us;
-    all->seconds = one->seconds > all->seconds ? one->seconds : all->seconds;
+    for (size_t i = 0; i < one->alone_count && all->alone_count < STITCH__COUNT(all->alone_ms); i++)
+        all->alone_ms[all->alone_count++] = one->alone_ms[i];
+    all->acquire_ms += one->acquire_ms;
+    all->inject_ms += one->inject_ms;
+    all->release_ms += one->release_ms;
+#define WORST(member) all->member = one->member > all->member ? one->member : all->member
+    WORST(ping_us);
+    WORST(ping_high_us);
+    WORST(left_processes);
+    WORST(left_descriptors);
+    WORST(left_mib);
+    WORST(jobs);
+#undef WORST
     all->own_runs += one->own_runs;
     all->own_wrong += one->own_wrong;
     memcpy(all->device, one->device, sizeof(all->device));
-    memcpy(all->sandbox, one->sandbox, sizeof(all->sandbox));
+    if (*one->sandbox)
+        memcpy(all->sandbox, one->sandbox, sizeof(all->sandbox));
+    all->ran |= one->ran;
+}
+
+static long injected(const struct result *r)
+{
+    long total = 0;
+    for (size_t i = 0; i < STITCH__COUNT(kinds); i++)
+        total += r->kinds[i].count;
+    return total;
 }
 
 static bool read_all(int fd, void *data, size_t size)
@@ -427,24 +540,29 @@ static bool read_all(int fd, void *data, size_t size)
     return true;
 }
 
-static void write_all(int fd, const void *data, size_t size)
+static bool write_all(int fd, const void *data, size_t size)
 {
     size_t put = 0;
     while (put < size) {
         ssize_t n = write(fd, (const char *)data + put, size - put);
         if (n <= 0)
-            return;
+            return false;
         put += (size_t)n;
     }
+    return true;
 }
 
-/* In processes that have not touched the driver yet. Returns the worst exit code. */
-static int run_jobs(long count, unsigned long long seed, int jobs, double seconds, struct result *all)
+/* In processes that have not touched the driver yet. Returns the worst exit code; what they found out goes to *all. */
+static int run_jobs(long count, unsigned long long seed, int jobs, struct result *all)
 {
     enum { MAX_JOBS = 32 };
     int fds[MAX_JOBS], worst = 0, begun = 0;
     pid_t pids[MAX_JOBS];
+    double most = 0;
 
+    fflush(NULL);
+    memset(&result, 0, sizeof(result)); /* jobs inherit it */
+    alone = jobs == 1;
     for (; begun < jobs && begun < MAX_JOBS; begun++) {
         int ends[2];
         long share = count / jobs + (begun < count % jobs);
@@ -453,42 +571,89 @@ static int run_jobs(long count, unsigned long long seed, int jobs, double second
         pids[begun] = fork();
         if (pids[begun] == 0) {
             close(ends[0]);
-            int rc = job(share, seed + 1000 * (unsigned long long)begun, seconds);
-            write_all(ends[1], &result, sizeof(result));
+            for (int i = 0; i < begun; i++)
+                close(fds[i]);
+            int rc = job(begun, share, seed + 1000 * (unsigned long long)begun);
+            result.jobs = jobs;
+            (void)write_all(ends[1], &result, sizeof(result));
             fflush(NULL);
             _exit(rc);
         }
         close(ends[1]);
         fds[begun] = ends[0];
-        if (pids[begun] < 0)
+        if (pids[begun] < 0) {
+            close(ends[0]);
             break;
+        }
     }
     for (int i = 0; i < begun; i++) {
         int status = 0;
-        if (read_all(fds[i], &result, sizeof(result)) && result.ran)
+        bool whole = read_all(fds[i], &result, sizeof(result)) && result.ran;
+        if (whole) {
             merge(all, &result);
-        else
-            worst = 1;
+            most = result.seconds > most ? result.seconds : most;
+        }
         close(fds[i]);
         waitpid(pids[i], &status, 0);
-        int rc = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+        int rc = !WIFEXITED(status) || (!whole && !WEXITSTATUS(status)) ? 1 : WEXITSTATUS(status);
         worst = rc > worst ? rc : worst;
     }
+    all->seconds += most;
     return begun ? worst : 1;
 }
 
-/* The table; 0 if nothing was lost, unexpected or slow. */
-static int print_result(struct result *r, int jobs)
+/* One alone, then several. */
+static int run_all(long count, unsigned long long seed, int jobs, struct result *all)
+{
+    long first = jobs > 1 && count > ALONE ? ALONE : jobs > 1 ? 0 : count;
+    int rc = first ? run_jobs(first, seed, 1, all) : 0;
+
+    if (rc || first == count || (end_ms > 0 && now_ms() >= end_ms))
+        return rc;
+    return run_jobs(count - first, seed + 7, jobs, all);
+}
+
+/* ---- what earlier runs found ------------------------------------------------------------------------------------- */
+
+/* Of this very program, on the same device, and not all that are wanted yet; else *all stays empty. */
+static void load_kept(const char *path, long count, struct result *all)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char more;
+
+    if (fd < 0)
+        return;
+    if (!read_all(fd, all, sizeof(*all)) || read(fd, &more, 1) != 0 || !all->ran || injected(all) >= count)
+        memset(all, 0, sizeof(*all));
+    close(fd);
+}
+
+static void keep(const char *path, const struct result *all)
+{
+    char fresh[4096];
+    int fd = -1;
+
+    if ((size_t)snprintf(fresh, sizeof(fresh), "%s.new", path) < sizeof(fresh))
+        fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool good = fd >= 0 && write_all(fd, all, sizeof(*all));
+    good = fd >= 0 && close(fd) == 0 && good;
+    if (!good || rename(fresh, path) != 0)
+        fprintf(stderr, "%s cannot be written: the next run starts anew\n", path);
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+/* 0 if nothing was lost, unexpected, left or slow. */
+static int print_result(struct result *r, long wanted)
 {
     bool simulated = strncmp(r->device, "simulated ", 10) == 0;
-    long total = 0, reported = 0, as_wanted = 0;
+    long total = injected(r), reported = 0, as_wanted = 0;
 
     printf("%s\nworker: %s\nempty request: median %.1f us (at most %d), 99 %%: %.1f us\n", r->device, r->sandbox,
            r->ping_us, MOST_PING_US, r->ping_high_us);
     printf("\n| fault | injected | reported | as expected | mean time | slowest | example "
            "|\n|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < STITCH__COUNT(kinds); i++) {
-        total += r->kinds[i].count;
         reported += r->kinds[i].reported;
         as_wanted += r->kinds[i].as_wanted;
         if (r->kinds[i].count)
@@ -496,15 +661,24 @@ static int print_result(struct result *r, int jobs)
                    r->kinds[i].reported, r->kinds[i].as_wanted, r->kinds[i].sum_ms / r->kinds[i].count,
                    r->kinds[i].worst_ms, r->kinds[i].example);
     }
-    printf("\n%ld injected in %.1f s by %d at once: %ld reports lost, %ld not as expected\n", total, r->seconds, jobs,
-           total - reported, total - as_wanted);
-    double fresh = quantile(r->fresh_ms, r->fresh_count, 0.5);
-    printf("fresh worker after a fault: median %.1f ms (at most %d), 99 %%: %.1f ms, of %zu\n", fresh, MOST_FRESH_MS,
-           quantile(r->fresh_ms, r->fresh_count, 0.99), r->fresh_count);
+    printf("\n%ld injected (%ld wanted) in %.1f s, %d run%s, at most %d at once: %ld reports lost, %ld not as "
+           "expected\n",
+           total, wanted, r->seconds, r->runs, r->runs == 1 ? "" : "s", r->jobs, total - reported, total - as_wanted);
+    double fresh = quantile(r->alone_ms, r->alone_count, 0.5);
+    printf("fresh worker after a fault, one job alone: median %.1f ms (at most %d), 99 %%: %.1f ms, of %zu\n", fresh,
+           MOST_FRESH_MS, quantile(r->alone_ms, r->alone_count, 0.99), r->alone_count);
+    if (r->fresh_count)
+        printf("fresh worker after a fault, beside other jobs: median %.1f ms, 99 %%: %.1f ms, of %zu\n",
+               quantile(r->fresh_ms, r->fresh_count, 0.5), quantile(r->fresh_ms, r->fresh_count, 0.99), r->fresh_count);
+    if (total)
+        printf("time of a fault: waiting for a worker %.1f ms, the program in it %.1f ms, giving it back %.1f ms\n",
+               r->acquire_ms / (double)total, r->inject_ms / (double)total, r->release_ms / (double)total);
     printf("own work meanwhile: %ld runs, %ld wrong\n", r->own_runs, r->own_wrong);
-    /* Several at once wait for each other. */
-    bool quick = simulated || (r->ping_us <= MOST_PING_US && (jobs > 1 || fresh <= MOST_FRESH_MS));
-    return total == reported && total == as_wanted && r->own_wrong == 0 && quick ? 0 : 1;
+    printf("left behind: %ld processes, %ld descriptors, %ld MiB of device memory (at most %d)\n", r->left_processes,
+           r->left_descriptors > 0 ? r->left_descriptors : 0, r->left_mib > 0 ? r->left_mib : 0, LEFT_MIB);
+    bool quick = simulated || (r->ping_us <= MOST_PING_US && fresh <= MOST_FRESH_MS);
+    bool clean = !r->left_processes && r->left_descriptors <= 0 && r->left_mib <= LEFT_MIB;
+    return total && total == reported && total == as_wanted && r->own_wrong == 0 && quick && clean ? 0 : 1;
 }
 
 int main(int argc, char **argv)
@@ -513,11 +687,29 @@ int main(int argc, char **argv)
     long count = argc > 1 ? atol(argv[1]) : 1000;
     unsigned long long seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     int jobs = argc > 3 ? atoi(argv[3]) : 1, rc;
+    double seconds = argc > 4 ? atof(argv[4]) : 0;
+    const char *file = argc > 5 ? argv[5] : NULL;
+    static struct result kept;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    rc = run_jobs(count, seed, jobs < 1 ? 1 : jobs, argc > 4 ? atof(argv[4]) : 0, &all);
-    if (rc == 77)
+    jobs = jobs < 1 ? 1 : jobs;
+    end_ms = seconds > 0 ? now_ms() + seconds * 1000 : 0;
+    if (file)
+        load_kept(file, count, &kept);
+    rc = run_all(count - injected(&kept), seed + 1000000ull * (unsigned long long)kept.runs, jobs, &all);
+    if (rc == NOTHING_TO_RUN)
         return rc;
-    int judged = print_result(&all, jobs < 1 ? 1 : jobs);
-    return rc ? rc : judged;
+    if (kept.ran && strcmp(kept.device, all.device) == 0) {
+        int runs = kept.runs;
+        double before = kept.seconds;
+        merge(&all, &kept);
+        all.seconds += before;
+        all.runs = runs;
+    }
+    all.runs++;
+    int judged = print_result(&all, count);
+    /* A failure is kept, too: nothing that a later run does makes it good. */
+    if (file && all.ran)
+        keep(file, &all);
+    return rc ? rc : judged ? judged : injected(&all) < count ? TIME_WAS_UP : 0;
 }
