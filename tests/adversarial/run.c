@@ -3,25 +3,30 @@
  * Plays every trick of the table (tricks.c) and its honest twin on the verifier: the trick must be caught at the stage
  * and for the reason that the table names, the twin must pass. Each row has a process of its own, for some cost theirs.
  *
- * usage: adversarial [--markdown] [--worker | --here] [ROW...]
+ * usage: adversarial [--markdown] [--worker | --here] [--jobs N] [ROW...]
  *
  * Prints TAP, or a table. The device is STITCH_TEST_DEVICE, else "auto"; programs run where the library's default is,
- * in a worker, or in this process.
+ * in a worker, or in this process. With --jobs N rows run at once: first those whose effect is one of time, each alone,
+ * then up to N of the others; what is printed is in the order of the table all the same.
  */
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tricks.h"
 #include "verify_tasks.h"
 
-enum { ROW_SECONDS = 240 };
+enum { ROW_SECONDS = 240, MAX_JOBS = 64, WORTH_SAYING_MS = 100 };
 
 typedef struct outcome {
     enum { OK, NOT_OK, SKIPPED } status;
     char caught[300], twin[100], why[300], device[100];
     char report[6000]; /* of what went otherwise */
+    char times[500];   /* of its verifications, by stage */
 } outcome;
 
 typedef struct verdict {
@@ -29,6 +34,7 @@ typedef struct verdict {
     char stage[20], message[2000], text[6000], *json, *feedback;
     int64_t runs, warmup, checked; /* timed runs, warm-up runs, runs of stage correct */
     size_t majors;
+    char times[200];
 } verdict;
 
 static int where = STITCH_VERIFY_AUTO;
@@ -53,6 +59,20 @@ static json_t *member(const json_t *v, const char *a, const char *b)
     return json_object_get(v, b);
 }
 
+/* What took long. */
+static void take_times(verdict *v, const json_t *root)
+{
+    const json_t *stage;
+    size_t i, at = 0;
+    json_array_foreach(json_object_get(root, "stages"), i, stage)
+    {
+        double ms = json_number_value(json_object_get(stage, "ms"));
+        if (ms >= WORTH_SAYING_MS && at < sizeof(v->times))
+            at += (size_t)snprintf(v->times + at, sizeof(v->times) - at, "%s%s %.1f", at ? ", " : "",
+                                   json_string_value(json_object_get(stage, "stage")), ms / 1000);
+    }
+}
+
 static void take_json(verdict *v)
 {
     json_t *root = json_loads(v->json, 0, NULL), *findings = member(root, "exploit", "findings"), *f;
@@ -70,6 +90,7 @@ static void take_json(verdict *v)
         CHECK(*json_string_value(json_object_get(f, "evidence")));
         CHECK(*json_string_value(json_object_get(f, "advice")));
     }
+    take_times(v, root);
     json_decref(root);
 }
 
@@ -87,6 +108,13 @@ static void check_lines(const verdict *v)
         CHECK_INT(v->s.timed, 0);
         CHECK(v->s.speedup == 0);
     }
+}
+
+static void add_times(outcome *o, const char *what, const verdict *v, int64_t start)
+{
+    size_t at = strlen(o->times);
+    snprintf(o->times + at, sizeof(o->times) - at, "%s%s %.1f s (%s)", at ? ", " : "", what,
+             (double)(stitch__now_ns() - start) / 1e9, v->times);
 }
 
 static verdict judge(const trick *t, const trick_task *task, const char *source, const char *plan)
@@ -218,21 +246,27 @@ static void check_trick(const trick *t, const verdict *v, const verdict *twin, o
 static void play(const trick *t, outcome *o)
 {
     const trick_task *twin_task = t->twin_task ? t->twin_task : t->task;
+    int64_t start = stitch__now_ns();
     verdict twin, v;
     char *source;
 
     need_device();
+    snprintf(o->times, sizeof(o->times), "device %.1f s", (double)(stitch__now_ns() - start) / 1e9);
+    start = stitch__now_ns();
     snprintf(o->device, sizeof(o->device), "%s", device.name);
     if (device.simulated && t->where == REAL)
         SKIP("its effect needs a real GPU");
     twin = judge(t, twin_task, t->twin_source ? t->twin_source : t->source, t->twin_plan ? t->twin_plan : t->plan);
     check_twin(t, &twin, o);
+    add_times(o, "twin", &twin, start);
     if (!device.simulated && t->where == GUARDS && !twin.s.isolated)
         SKIP("needs the guard pages that a worker has");
     if (o->status == OK) {
         source = with_limit(t, &twin);
+        start = stitch__now_ns();
         v = judge(t, t->task, source, t->plan);
         check_trick(t, &v, &twin, o);
+        add_times(o, "trick", &v, start);
         free(source);
         drop(&v);
     }
@@ -245,6 +279,16 @@ static void play(const trick *t, outcome *o)
 }
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */
+
+typedef struct row {
+    const trick *t;
+    outcome o;
+    enum { WAITING, RUNNING, DONE } state;
+    pid_t pid;
+    int fd;     /* where its outcome comes from */
+    int output; /* what it prints, until its turn; -1: at once */
+    size_t got; /* of the outcome */
+} row;
 
 static void child(const trick *t, int fd)
 {
@@ -263,34 +307,72 @@ static void child(const trick *t, int fd)
     _exit(0); /* a program that hangs on the device must not keep the process */
 }
 
-static void run_row(const trick *t, outcome *o)
+static void start_row(row *r)
 {
-    int ends[2], status;
-    size_t got = 0;
-    pid_t pid;
+    int ends[2];
+    pid_t parent = getpid();
 
-    memset(o, 0, sizeof(*o));
+    r->state = RUNNING;
+    r->output = memfd_create("row", MFD_CLOEXEC);
     fflush(stdout);
-    if (pipe(ends) || (pid = fork()) < 0) {
-        o->status = NOT_OK;
-        snprintf(o->why, sizeof(o->why), "no process");
+    if (pipe(ends) || (r->pid = fork()) < 0) {
+        r->state = DONE;
+        r->o.status = NOT_OK;
+        snprintf(r->o.why, sizeof(r->o.why), "no process");
         return;
     }
-    if (pid == 0) {
+    if (r->pid == 0) {
+        /* However this program ends, its rows end, too; their workers follow. */
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+            _exit(2);
         close(ends[0]);
+        if (r->output >= 0)
+            dup2(r->output, STDOUT_FILENO);
         alarm(ROW_SECONDS);
-        child(t, ends[1]);
+        child(r->t, ends[1]);
     }
     close(ends[1]);
-    for (ssize_t n; got < sizeof(*o) && (n = read(ends[0], (char *)o + got, sizeof(*o) - got)) > 0;)
-        got += (size_t)n;
-    close(ends[0]);
-    waitpid(pid, &status, 0);
-    if (got < sizeof(*o)) {
-        memset(o, 0, sizeof(*o));
-        o->status = NOT_OK;
-        snprintf(o->why, sizeof(o->why), "its process ended with status 0x%x", (unsigned)status);
+    r->fd = ends[0];
+}
+
+/* Some of its outcome, or its end. */
+static void hear_row(row *r)
+{
+    int status = 0;
+    ssize_t n = read(r->fd, (char *)&r->o + r->got, sizeof(r->o) - r->got);
+
+    if (n < 0 && errno == EINTR)
+        return;
+    r->got += n > 0 ? (size_t)n : 0;
+    if (n > 0 && r->got < sizeof(r->o))
+        return;
+    close(r->fd);
+    waitpid(r->pid, &status, 0);
+    r->state = DONE;
+    if (r->got < sizeof(r->o)) {
+        memset(&r->o, 0, sizeof(r->o));
+        r->o.status = NOT_OK;
+        snprintf(r->o.why, sizeof(r->o.why), "its process ended with status 0x%x%s", (unsigned)status,
+                 WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? ": it took too long" : "");
     }
+}
+
+static void hear_any(row *rows, size_t count)
+{
+    struct pollfd ready[MAX_JOBS];
+    row *of[MAX_JOBS];
+    nfds_t n = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].state == RUNNING) {
+            ready[n] = (struct pollfd){rows[i].fd, POLLIN, 0};
+            of[n++] = &rows[i];
+        }
+    if (poll(ready, n, -1) < 0)
+        return;
+    for (nfds_t i = 0; i < n; i++)
+        if (ready[i].revents)
+            hear_row(of[i]);
 }
 
 static void print_lines(const char *text)
@@ -299,66 +381,152 @@ static void print_lines(const char *text)
         printf("#   %.*s\n", (int)strcspn(text, "\n"), text);
 }
 
-static bool wanted(int row, int argc, char **argv)
+/* What its process printed. */
+static void print_output(row *r)
 {
-    bool any = false;
-    for (int i = 1; i < argc; i++) {
-        if (argv[i][0] == '-')
-            continue;
-        any = true;
-        if (atoi(argv[i]) == row)
-            return true;
+    char text[4096];
+    ssize_t n;
+
+    for (off_t at = 0; r->output >= 0 && (n = pread(r->output, text, sizeof(text), at)) > 0; at += n)
+        fwrite(text, 1, (size_t)n, stdout);
+    if (r->output >= 0)
+        close(r->output);
+    r->output = -1;
+}
+
+static void print_row(row *r, size_t number, bool markdown)
+{
+    const outcome *o = &r->o;
+    const trick *t = r->t;
+
+    print_output(r);
+    if (markdown)
+        printf("| %d | %s | %s%s | %s |\n", t->row, t->name,
+               o->status == OK        ? ""
+               : o->status == SKIPPED ? "not run: "
+                                      : "**NOT CAUGHT** ",
+               o->status == OK ? o->caught : o->why, *o->twin ? o->twin : "-");
+    else
+        printf("%sok %zu - row %d: %s; caught by %s; twin %s%s%s\n", o->status == NOT_OK ? "not " : "", number, t->row,
+               t->name, *o->caught ? o->caught : "-", *o->twin ? o->twin : "-", o->status == SKIPPED ? " # SKIP " : "",
+               o->status == SKIPPED ? o->why : "");
+    if (o->status == NOT_OK && !markdown) {
+        printf("# %s\n", o->why);
+        print_lines(o->report);
     }
-    return !any;
+    if (*o->times && o->status != SKIPPED)
+        fprintf(markdown ? stderr : stdout, "# row %d: %s\n", t->row, o->times);
+    fflush(stdout);
+}
+
+/* Others on the device would show in what it measures. */
+static bool wants_to_be_alone(const trick *t)
+{
+    return t->where == REAL;
+}
+
+/* Prints rows in their order, as soon as they and those before them are done. */
+static void print_done(row *rows, size_t count, size_t *printed, bool markdown)
+{
+    for (; *printed < count && rows[*printed].state == DONE; ++*printed)
+        print_row(&rows[*printed], *printed + 1, markdown);
+}
+
+static void run_rows(row *rows, size_t count, size_t jobs, bool markdown)
+{
+    size_t printed = 0, running = 0;
+
+    for (size_t i = 0; jobs > 1 && i < count; i++) {
+        if (!wants_to_be_alone(rows[i].t))
+            continue;
+        start_row(&rows[i]);
+        while (rows[i].state != DONE)
+            hear_any(rows, count);
+        print_done(rows, count, &printed, markdown);
+    }
+    for (size_t next = 0; printed < count;) {
+        for (; next < count && running < jobs; next++)
+            if (rows[next].state == WAITING) {
+                start_row(&rows[next]);
+                running++;
+            }
+        hear_any(rows, count);
+        running = 0;
+        for (size_t i = 0; i < count; i++)
+            running += rows[i].state == RUNNING;
+        print_done(rows, count, &printed, markdown);
+    }
+}
+
+/* ---- the command line -------------------------------------------------------------------------------------------- */
+
+typedef struct arguments {
+    bool markdown;
+    size_t jobs;
+    int rows[100];
+    size_t row_count; /* 0: all */
+} arguments;
+
+static bool read_arguments(int argc, char **argv, arguments *a)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--markdown") == 0)
+            a->markdown = true;
+        else if (strcmp(argv[i], "--worker") == 0)
+            where = STITCH_VERIFY_WORKER;
+        else if (strcmp(argv[i], "--here") == 0)
+            where = STITCH_VERIFY_HERE;
+        else if (strcmp(argv[i], "--jobs") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0)
+            a->jobs = (size_t)atoi(argv[++i]);
+        else if (atoi(argv[i]) > 0 && a->row_count < STITCH__COUNT(a->rows))
+            a->rows[a->row_count++] = atoi(argv[i]);
+        else
+            return false;
+    }
+    a->jobs = a->jobs > MAX_JOBS ? MAX_JOBS : a->jobs;
+    return true;
+}
+
+static bool wanted(int number, const arguments *a)
+{
+    for (size_t i = 0; i < a->row_count; i++)
+        if (a->rows[i] == number)
+            return true;
+    return a->row_count == 0;
 }
 
 int main(int argc, char **argv)
 {
-    static outcome o;
-    bool markdown = false;
-    size_t number = 0, failed = 0, skipped = 0, count = 0;
+    arguments a = {.jobs = 1};
+    size_t failed = 0, skipped = 0, count = 0;
+    const char *name = "?";
+    row *rows = calloc(trick_count, sizeof(*rows));
 
-    for (int i = 1; i < argc; i++) {
-        markdown |= strcmp(argv[i], "--markdown") == 0;
-        where = strcmp(argv[i], "--worker") == 0 ? STITCH_VERIFY_WORKER
-                : strcmp(argv[i], "--here") == 0 ? STITCH_VERIFY_HERE
-                                                 : where;
+    if (!rows || !read_arguments(argc, argv, &a)) {
+        fprintf(stderr, "usage: %s [--markdown] [--worker | --here] [--jobs N] [ROW...]\n", argv[0]);
+        free(rows);
+        return 2;
     }
     for (size_t i = 0; i < trick_count; i++)
-        count += wanted(tricks[i].row, argc, argv);
-    if (markdown)
+        if (wanted(tricks[i].row, &a))
+            rows[count++] = (row){.t = &tricks[i], .output = -1};
+    if (a.markdown)
         printf("| row | trick | caught by | honest twin |\n| --- | --- | --- | --- |\n");
     else
         printf("1..%zu\n", count);
-    for (size_t i = 0; i < trick_count; i++) {
-        const trick *t = &tricks[i];
-        if (!wanted(t->row, argc, argv))
-            continue;
-        run_row(t, &o);
-        failed += o.status == NOT_OK;
-        skipped += o.status == SKIPPED;
-        if (markdown)
-            printf("| %d | %s | %s%s | %s |\n", t->row, t->name,
-                   o.status == OK        ? ""
-                   : o.status == SKIPPED ? "not run: "
-                                         : "**NOT CAUGHT** ",
-                   o.status == OK ? o.caught : o.why, *o.twin ? o.twin : "-");
-        else
-            printf("%sok %zu - row %d: %s; caught by %s; twin %s%s%s\n", o.status == NOT_OK ? "not " : "", ++number,
-                   t->row, t->name, *o.caught ? o.caught : "-", *o.twin ? o.twin : "-",
-                   o.status == SKIPPED ? " # SKIP " : "", o.status == SKIPPED ? o.why : "");
-        if (o.status == NOT_OK && !markdown) {
-            printf("# %s\n", o.why);
-            print_lines(o.report);
-        }
-        fflush(stdout);
+    run_rows(rows, count, a.jobs, a.markdown);
+    for (size_t i = 0; i < count; i++) {
+        failed += rows[i].o.status == NOT_OK;
+        skipped += rows[i].o.status == SKIPPED;
+        name = *rows[i].o.device ? rows[i].o.device : name;
     }
-    for (size_t i = 0; markdown && i < impossible_count; i++)
-        if (wanted(impossibles[i].row, argc, argv))
+    for (size_t i = 0; a.markdown && i < impossible_count; i++)
+        if (wanted(impossibles[i].row, &a))
             printf("| %d | %s | cannot be written as a program: %s | - |\n", impossibles[i].row, impossibles[i].trick,
                    impossibles[i].why);
-    if (markdown)
-        printf("\n%zu programs on %s: %zu caught, %zu not run, %zu failed.\n", count, *o.device ? o.device : "?",
-               count - failed - skipped, skipped, failed);
+    if (a.markdown)
+        printf("\n%zu programs on %s: %zu caught, %zu not run, %zu failed.\n", count, name, count - failed - skipped,
+               skipped, failed);
+    free(rows);
     return failed != 0;
 }

@@ -32,7 +32,7 @@ enum {
     PINGS = 2000,
     ALONE = 24,       /* faults before several jobs start */
     GONE_MS = 3000,   /* for the last workers to be gone */
-    LEFT_MIB = 64,    /* of device memory: what a driver may keep for itself */
+    LEFT_MIB = 256,    /* of device memory: what a driver may keep for itself */
     TIME_WAS_UP = 75, /* exit codes */
     NOTHING_TO_RUN = 77,
 };
