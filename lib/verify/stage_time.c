@@ -212,8 +212,6 @@ static int open_timer(timer *t, stitch_error **err)
         t->flush_bytes = 0;
     if (t->flush_bytes)
         rc = stitch__mem_alloc(dev, (size_t)t->flush_bytes, "cache flush", &t->flush, err);
-    if (!rc && dev->drv->CtxResetPersistingL2Cache)
-        v->report->l2_reset = dev->drv->CtxResetPersistingL2Cache() == CUDA_SUCCESS;
     v->report->flush_bytes = t->flush_bytes;
     v->report->warmup = v->options.warmup;
 out:
@@ -634,21 +632,36 @@ static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitc
     return rc;
 }
 
+/* Starts the workers of baselines and so on while others may use the device, then waits until nobody does. */
+static int open_alone(timer *t, stitch__gpu_lock *lock, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    char *unlocked = NULL;
+    int rc = stitch__gpu_lock_take(v->dev, &v->scope, false, lock, NULL, err);
+
+    if (!rc)
+        rc = open_timer(t, err);
+    stitch__gpu_lock_release(lock);
+    if (!rc)
+        rc = stitch__gpu_lock_take(v->dev, &v->scope, true, lock, &unlocked, err);
+    if (!rc && unlocked)
+        rc = stitch__report_note(v->report, err, "other verifications on this GPU were not kept away: %s", unlocked);
+    stitch_free(unlocked);
+    if (!rc && v->dev->drv->CtxResetPersistingL2Cache)
+        v->report->l2_reset = v->dev->drv->CtxResetPersistingL2Cache() == CUDA_SUCCESS;
+    return rc;
+}
+
 int stitch__stage_time(stitch__verify *v, stitch_error **err)
 {
     timer t = {.v = v};
     stitch__gpu_lock lock = STITCH__GPU_LOCK_INIT;
-    char *unlocked = NULL;
     stitch_error *why = NULL;
     int code = STITCH_OK, rc;
 
     if (v->dev->info.simulated)
         return stitch__stage_end(v, STITCH_STAGE_TIME, STITCH_STAGE_SKIPPED, "the simulator reports no times", err);
-    rc = stitch__gpu_lock_take(v->dev, &v->scope, true, &lock, &unlocked, err);
-    if (!rc && unlocked)
-        rc = stitch__report_note(v->report, err, "other verifications on this GPU were not kept away: %s", unlocked);
-    if (!rc)
-        rc = open_timer(&t, err);
+    rc = open_alone(&t, &lock, err);
     if (!rc)
         rc = stitch__hash_tensors(v, false, err);
     if (!rc)
@@ -665,7 +678,6 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
         rc = v->candidate.ops->inspect(v->candidate.self, &v->scope, &code, &why, err);
     close_timer(&t);
     stitch__gpu_lock_release(&lock);
-    stitch_free(unlocked);
     if (!rc)
         rc = conclude(&t, &code, &why, err);
     if (rc) {

@@ -70,6 +70,15 @@ static const struct {
     {STITCH_STAGE_TIME, true, stitch__stage_time},        {STITCH_STAGE_PROFILE, true, stitch__stage_profile},
 };
 
+/* Stages that would disturb what another verification times on the same device wait until it has been timed. Those that
+ * time wait for these; they lock for themselves. */
+static int share_device(stitch__verify *v, int stage, stitch_error **err)
+{
+    if (!v->dev || v->dev->info.simulated || stage < STITCH_STAGE_LOAD || stage > STITCH_STAGE_EXPLOIT)
+        return STITCH_OK;
+    return stitch__gpu_lock_take(v->dev, &v->scope, false, &v->lock, NULL, err);
+}
+
 static int run_stages(stitch__verify *v, stitch_error **err)
 {
     for (size_t i = 0; i < STITCH__COUNT(stages); i++) {
@@ -87,13 +96,16 @@ static int run_stages(stitch__verify *v, stitch_error **err)
                                stitch_error_message(v->no_device));
         }
         notify(v, stage, STITCH_STAGE_NOT_RUN, 0, 0);
-        rc = stages[i].run(v, err);
+        rc = share_device(v, stage, err);
+        if (!rc)
+            rc = stages[i].run(v, err);
         v->report->stages[stage].ms = (double)(stitch__now_ns() - start) / 1e6;
         if (rc)
             return rc;
         notify(v, stage, v->report->stages[stage].status, 1, 1);
         if (v->report->failed_stage != STITCH_STAGE_NONE)
             break;
+        stitch__gpu_lock_release(&v->lock); /* whoever wants to time can do so between two stages */
     }
     return STITCH_OK;
 }
@@ -286,6 +298,7 @@ static int verify_entered(stitch__verify *v, stitch_error **err)
         rc = run_stages(v, err);
     stitch__warm_join(v);
     stitch__sets_close(v);
+    stitch__gpu_lock_release(&v->lock);
     return rc;
 }
 
@@ -319,7 +332,7 @@ static int verify_task(stitch__verify *v, stitch_error **err)
 int stitch_verify_program(stitch_context *ctx, stitch_task *task, stitch_program *program,
                           const stitch_verify_options *options, stitch_report **out, stitch_error **err)
 {
-    stitch__verify v = {.ctx = ctx, .task = task, .program = program};
+    stitch__verify v = {.ctx = ctx, .task = task, .program = program, .lock = STITCH__GPU_LOCK_INIT};
     int rc;
 
     if (out)

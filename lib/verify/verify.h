@@ -265,6 +265,7 @@ typedef struct stitch__verify {
     stitch__runner *runner;      /* the same, where that is in this process */
     stitch__worker *worker;      /* the process, where it is not */
     struct stitch__warmer *warmer;
+    stitch__gpu_lock lock;           /* shared, while a stage uses the device and does not time */
     stitch__collect_options collect; /* what stage profile is asked for */
 } stitch__verify;
 

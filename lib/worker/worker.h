@@ -61,10 +61,10 @@ bool stitch__worker_lost(const stitch__worker *w);
 int stitch__worker_probe(stitch__worker *w, const stitch__scope *scope, const char *question, char **answer,
                          stitch_error **err);
 
-/* ---- lock.c: one timing at a time on a device, between processes ------------------------------------------------- */
+/* ---- lock.c: one timing at a time on a device, and nothing beside it, between processes -------------------------- */
 
 typedef struct stitch__gpu_lock {
-    int fd, gate; /* -1: not held */
+    int fd, gate; /* -1: not held; the gate is held with an exclusive one */
 } stitch__gpu_lock;
 
 #define STITCH__GPU_LOCK_INIT                                                                                          \
@@ -73,9 +73,10 @@ typedef struct stitch__gpu_lock {
     }
 
 /* An advisory lock of this user's processes, named by the device's UUID, in $XDG_RUNTIME_DIR or in the context's cache
- * folder. Exclusive for timing; shared for whatever else uses the device and would disturb it. `*why` (may be NULL;
- * released with stitch_free()) says why none was taken where STITCH_OK comes with lock->fd -1: no folder can be
- * written. */
+ * folder. Exclusive for timing; shared for whatever else uses the device and would disturb it. A thread holds one at a
+ * time: another one, even a shared one beside a shared one, could wait for itself. `*why` (may be NULL; released with
+ * stitch_free()) says why others were not kept away where STITCH_OK comes with lock->fd -1: no folder can be written,
+ * or those who share the device (exclusive: for 10 s), or a timing (shared: for two minutes), did not end. */
 int stitch__gpu_lock_take(stitch__device *dev, const stitch__scope *scope, bool exclusive, stitch__gpu_lock *lock,
                           char **why, stitch_error **err);
 void stitch__gpu_lock_release(stitch__gpu_lock *lock);

@@ -66,7 +66,7 @@ static void take_times(verdict *v, const json_t *root)
     size_t i, at = 0;
     json_array_foreach(json_object_get(root, "stages"), i, stage)
     {
-        double ms = json_number_value(json_object_get(stage, "ms"));
+        double ms = json_number_value(json_object_get(stage, "milliseconds"));
         if (ms >= WORTH_SAYING_MS && at < sizeof(v->times))
             at += (size_t)snprintf(v->times + at, sizeof(v->times) - at, "%s%s %.1f", at ? ", " : "",
                                    json_string_value(json_object_get(stage, "stage")), ms / 1000);
