@@ -37,6 +37,23 @@ static int take_program(stitch__verify *v, stitch_error **err)
     return stitch__worker_open(v->worker, &v->scope, v->task, v->program, &v->candidate, err);
 }
 
+/* How outputs come from the worker. Through the host's memory is slower, and on a real device a sign that something is
+ * not as it should be. */
+static int say_how_outputs_come(stitch__verify *v, stitch_error **err)
+{
+    const char *unshared = stitch__worker_unshared(v->worker);
+    char text[300];
+    int rc;
+
+    snprintf(text, sizeof(text), "%s%s",
+             unshared ? "through the host's memory: " : "in device memory that both processes map",
+             unshared ? unshared : "");
+    rc = stitch__report_set(v->report, &v->report->outputs, text, sizeof(text), err);
+    if (!rc && unshared && !v->dev->info.simulated)
+        rc = stitch__report_note(v->report, err, "outputs came back from the worker %s", text);
+    return rc;
+}
+
 static int open_worker(stitch__verify *v, stitch_error **err)
 {
     char where[200];
@@ -52,6 +69,8 @@ static int open_worker(stitch__verify *v, stitch_error **err)
         return rc;
     snprintf(where, sizeof(where), "%s (%.100s)", v->candidate.ops->where, stitch__worker_sandbox(v->worker));
     rc = stitch__report_set(v->report, &v->report->where, where, sizeof(where), err);
+    if (!rc)
+        rc = say_how_outputs_come(v, err);
     return rc ? rc : fill(v, err);
 }
 

@@ -389,6 +389,7 @@ static json_t *environment_json(writer *w, const stitch_report *r)
     stitch__json_put(&w->failed, env, "driver", text(r->driver_version ? driver : ""));
     stitch__json_put(&w->failed, env, "nvrtc", text(r->nvrtc));
     stitch__json_put(&w->failed, env, "program_ran", r->where ? text(r->where) : json_null());
+    stitch__json_put(&w->failed, env, "outputs", r->outputs ? text(r->outputs) : json_null());
     return env;
 }
 

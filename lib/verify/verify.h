@@ -180,6 +180,7 @@ struct stitch_report {
     stitch__trial *trials;
     bool repeatable; /* every strict trial gave the same bits twice */
     char *where;     /* the program ran: "in this process", "in a worker (landlock 4, seccomp)" */
+    char *outputs;   /* how they came from there: "through the host's memory: ..."; NULL: it was in this process */
     bool isolated;   /* in a worker */
     char *budget;    /* the baseline that the error budget is measured by; NULL: none */
 

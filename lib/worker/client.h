@@ -38,6 +38,7 @@ struct stitch__worker {
     uint64_t kept_bytes, *kept_offsets;
     CUstream stream; /* for copies of it; NULL: not made yet */
     CUevent copied;  /* by the last of them */
+    char *unshared;  /* why outputs are fetched; NULL: they are not */
 };
 
 /* ---- client.c ---- */

@@ -64,7 +64,13 @@ void stitch__worker_close(stitch__worker *w)
     w->share = -1;
     w->share_bytes = 0;
     stitch__zero_free(w->infos);
+    stitch__zero_free(w->unshared);
     w->count = 0;
+}
+
+const char *stitch__worker_unshared(const stitch__worker *w)
+{
+    return w->unshared;
 }
 
 static int take_infos(stitch__worker *w, const stitch_task *task, stitch_error **err)
@@ -180,6 +186,13 @@ static int send_output(stitch__worker *w, const stitch__scope *scope, int set, s
     return rc;
 }
 
+static int fetch_outputs(stitch__worker *w, const char *why, stitch_error **err)
+{
+    close_exports(w);
+    w->unshared = stitch__strdup(w->ctx, why);
+    return w->unshared ? STITCH_OK : stitch__err_nomem(w->ctx, err);
+}
+
 /* Outputs in device memory that both processes map: what the program writes is here without a copy through the host.
  * Where that cannot be done, all of them are fetched. Only a worker that is lost is an error. */
 static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_error **err)
@@ -188,7 +201,7 @@ static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_e
     int rc = STITCH_OK;
 
     if (w->dev->info.simulated)
-        return STITCH_OK;
+        return fetch_outputs(w, "the device is simulated", err);
     if (w->dev->drv->StreamCreate(&w->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
         w->stream = NULL;
         rc = STITCH_E_UNSUPPORTED;
@@ -212,11 +225,9 @@ static int share_outputs(stitch__worker *w, const stitch__scope *scope, stitch_e
         stitch__err_hand_on(err, &why);
         return rc;
     }
-    stitch__log(w->ctx, STITCH_LOG_INFO, "outputs of a worker go through host memory: %s",
-                why ? stitch_error_message(why) : stitch_status_text(rc));
+    rc = fetch_outputs(w, why ? stitch_error_message(why) : stitch_status_text(rc), err);
     stitch_error_free(why);
-    close_exports(w);
-    return STITCH_OK;
+    return rc;
 }
 
 /* Memory that outputs come through, where they are not shared. The worker can write whatever it likes into it, and at

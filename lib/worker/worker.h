@@ -45,6 +45,9 @@ int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, cons
  * session and keeps the worker. Its operations may be called after an error too: they then return one. */
 int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_task *task, stitch_program *program,
                         stitch__candidate *out, stitch_error **err);
+/* Why outputs of the program at hand come back through the host's memory; NULL: they lie in device memory that both
+ * processes map. */
+const char *stitch__worker_unshared(const stitch__worker *w);
 /* Keeps it for the next caller if it is sound and `reusable`; else ends it and starts another one in the background if
  * it was lost. NULL is ignored. */
 void stitch__worker_release(stitch__worker *w, bool reusable);

@@ -6,6 +6,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -572,6 +574,16 @@ TEST(confined)
         ask(w, "ioctl 70", "failed: Inappropriate ioctl for device"); /* the driver's get through */
         snprintf(question, sizeof(question), "kill %d", (int)getpid());
         ask(w, question, "refused");
+        ask(w, "ipc memory", "refused");
+        ask(w, "ipc semaphores", "refused");
+        ask(w, "ipc messages", "refused");
+        ask(w, "ipc queue", "refused");
+        int shared = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600); /* none: this process may not either */
+        snprintf(question, sizeof(question), "attach %d", shared);
+        if (shared >= 0)
+            ask(w, question, "refused");
+        if (shared >= 0)
+            CHECK_INT(shmctl(shared, IPC_RMID, NULL), 0);
     }
     CHECK_OK(stitch__worker_probe(w, &scope, "descriptors", &answer, &err));
     printf("# descriptors: %s\n", answer);
@@ -743,6 +755,65 @@ TEST(one_timing_at_a_time)
     CHECK_INT(system(command), 0);
 }
 
+static stitch_report *verified(int where, int stage, int64_t timeout_ms, int want)
+{
+    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
+    stitch_task *t = vector_task();
+    stitch_program *p = make_program(t, good);
+    stitch_report *r = NULL;
+
+    o.where = where;
+    o.last_stage = stage;
+    o.timeout_ms = timeout_ms;
+    int rc = stitch_verify_program(ctx, t, p, &o, &r, &err);
+    if (rc != want)
+        FAIL("status %d: %s", rc, stitch_error_message(err));
+    stitch_program_free(p);
+    stitch_task_free(t);
+    return r;
+}
+
+/* A report says how outputs came from the worker; on a device that shares memory, not through the host. */
+TEST(reports_how_outputs_came)
+{
+    need_worker();
+    stitch_report *r = verified(STITCH_VERIFY_WORKER, STITCH_STAGE_LOAD, 60000, STITCH_OK);
+    const char *text = json_string_value(report_at(r, "environment.outputs"));
+    printf("# outputs came %s\n", text);
+    if (device.simulated)
+        CHECK_STR(text, "through the host's memory: the device is simulated");
+    else
+        CHECK((strcmp(text, "in device memory that both processes map") == 0) ==
+              !strstr(stitch_report_text(r), "note: outputs came back"));
+    stitch_report_free(r);
+    r = verified(STITCH_VERIFY_HERE, STITCH_STAGE_LOAD, 60000, STITCH_OK);
+    CHECK(json_is_null(report_at(r, "environment.outputs")));
+    stitch_report_free(r);
+}
+
+/* A verification does not use the device while another one times there. */
+TEST(waits_for_a_timing)
+{
+    stitch__gpu_lock lock = STITCH__GPU_LOCK_INIT;
+    char *why = NULL;
+
+    need_worker();
+    if (device.simulated)
+        SKIP("nothing is timed on a simulated device");
+    stitch__scope scope = scope_of(30000);
+    stitch_report_free(verified(STITCH_VERIFY_WORKER, STITCH_STAGE_CORRECT, 60000, STITCH_OK));
+    CHECK_OK(stitch__gpu_lock_take(dev, &scope, true, &lock, &why, &err));
+    if (why)
+        SKIP("the lock's file cannot be written");
+    CHECK(verified(STITCH_VERIFY_WORKER, STITCH_STAGE_CORRECT, 1500, STITCH_E_TIMEOUT) == NULL);
+    CHECK_HAS(stitch_error_message(err), "times on this device");
+    stitch_error_free(err);
+    err = NULL;
+    stitch_report_free(verified(STITCH_VERIFY_WORKER, STITCH_STAGE_COMPILE, 60000, STITCH_OK));
+    stitch__gpu_lock_release(&lock);
+    stitch_report_free(verified(STITCH_VERIFY_WORKER, STITCH_STAGE_TIME, 60000, STITCH_OK));
+}
+
 TEST(nothing_is_left)
 {
     siginfo_t info;
@@ -756,4 +827,4 @@ TEST(nothing_is_left)
 TEST_MAIN(RUN(the_same_bits_as_in_this_process), RUN(data_of_tensors), RUN(runs_in_a_block),
           RUN(a_kept_output_that_changed), RUN(large_outputs), RUN(faults_in_a_row), RUN(an_endless_kernel),
           RUN(killed_at_any_point), RUN(confined), RUN(no_probes_outside_of_tests), RUN(no_secrets), RUN(orphans_end),
-          RUN(one_timing_at_a_time), RUN(nothing_is_left))
+          RUN(one_timing_at_a_time), RUN(reports_how_outputs_came), RUN(waits_for_a_timing), RUN(nothing_is_left))

@@ -12,6 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -55,6 +59,34 @@ static bool try_socket(void)
 static bool try_ioctl(int type)
 {
     return ioctl(STITCH__WORKER_FD, _IO(type, 0)) == 0;
+}
+
+/* Makes an object that outlives this process, and takes it away again. */
+static bool try_ipc(const char *kind)
+{
+    int id;
+    if (strcmp(kind, "memory") == 0) {
+        id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
+        if (id >= 0)
+            shmctl(id, IPC_RMID, NULL);
+        return id >= 0;
+    }
+    if (strcmp(kind, "semaphores") == 0) {
+        id = semget(IPC_PRIVATE, 1, IPC_CREAT | 0600);
+        if (id >= 0)
+            semctl(id, 0, IPC_RMID);
+        return id >= 0;
+    }
+    if (strcmp(kind, "messages") == 0) {
+        id = msgget(IPC_PRIVATE, IPC_CREAT | 0600);
+        if (id >= 0)
+            msgctl(id, IPC_RMID, NULL);
+        return id >= 0;
+    }
+    id = (int)syscall(SYS_mq_open, "stitch-worker-was-here", O_RDWR | O_CREAT, 0600, NULL);
+    if (id >= 0)
+        syscall(SYS_mq_unlink, "stitch-worker-was-here");
+    return id >= 0;
 }
 
 static bool try_fork(void)
@@ -140,6 +172,10 @@ static void probe(const char *question, stitch__buf *answer)
         put_result(answer, syscall(SYS_madvise, 0, 0, atoi(argument)) == 0);
     else if (strncmp(question, "ioctl ", 6) == 0)
         put_result(answer, try_ioctl(atoi(argument)));
+    else if (strncmp(question, "ipc ", 4) == 0)
+        put_result(answer, try_ipc(argument));
+    else if (strncmp(question, "attach ", 7) == 0) /* memory that somebody else has made */
+        put_result(answer, shmat(atoi(argument), NULL, SHM_RDONLY) != (void *)-1);
     else if (strcmp(question, "fork") == 0)
         put_result(answer, try_fork());
     else if (strcmp(question, "exec") == 0)

@@ -66,7 +66,7 @@ function head(data) {
         ]
       ],
       ["Software", env.library && `libstitch ${env.library}, CUDA driver ${env.driver}, NVRTC ${env.nvrtc}`],
-      ["Programs ran", env.program_ran], ["Dims", dims && dims + (task.reduced_dims ? " (reduced)" : "")],
+      ["Programs ran", env.program_ran], ["Outputs came", env.outputs], ["Dims", dims && dims + (task.reduced_dims ? " (reduced)" : "")],
       [
         "Precision",
         task.precision &&
