@@ -3,21 +3,27 @@
  * Not a test of the suite: verifies right and slightly wrong programs many times, each time with a fresh secret seed,
  * and counts false verdicts; on a real GPU it also measures what a worker costs a verification, and the speed-up of
  * programs against themselves. Prints a Markdown section; the exit code is 0 if no figure is missed, 77 if there is
- * nothing to run on.
+ * nothing to run on, 75 if time was up before all was done, with no false verdict.
  *
- * usage: verdict_campaign [COUNT [REPEATS]]   (default: 200 of each program, 20 of each measurement)
+ * usage: verdict_campaign [COUNT [REPEATS [JOBS [SECONDS]]]]
  *        verdict_campaign --environment       what it runs on, as a table
  *
- * STITCH_TEST_DEVICE names the device.
+ * Default: 200 of each program, 20 of each measurement (0: none), by one job. Jobs are processes that share the
+ * verdicts; measurements are made by one alone. SECONDS (0: no end) ends the verdicts earlier, with what was verified
+ * by then. STITCH_TEST_DEVICE names the device.
  */
 #include <math.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "verify_tasks.h"
 
 #define MOST_COST 1.5  /* median time of a verification in a worker, as a multiple of one here */
 #define MOST_BIAS 0.02 /* of the speed-up of a program against itself */
 
-enum { MAX_REPEATS = 1000, MAX_FALSE_SHOWN = 20 };
+enum { MAX_REPEATS = 1000, MAX_FALSE_SHOWN = 20, MAX_JOBS = 64, TIME_WAS_UP = 75, NOTHING_TO_RUN = 77 };
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 
@@ -122,6 +128,7 @@ static stitch_verify_options options_of(bool worker, int iterations)
     stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT; /* seed 0: a fresh one from the system */
     o.where = worker ? STITCH_VERIFY_WORKER : STITCH_VERIFY_HERE;
     o.last_stage = device.simulated ? STITCH_STAGE_EXPLOIT : STITCH_STAGE_TIME;
+    o.profile = STITCH_PROFILE_NEVER;
     o.iterations = iterations;
     return o;
 }
@@ -150,11 +157,28 @@ static double mean(const double *values, int count)
 
 /* ---- verdicts ---------------------------------------------------------------------------------------------------- */
 
-static struct {
-    int right, right_false, wrong, wrong_false; /* verifications, and false verdicts */
-    char text[MAX_FALSE_SHOWN][400];            /* of false verdicts */
+enum { SUBJECTS = STITCH__COUNT(subjects), RIGHT = 3 };
+
+/* What a job found out; goes through a pipe as it is. */
+typedef struct verdicts {
+    struct {
+        int tried, bad; /* verifications, and false verdicts */
+    } of[SUBJECTS][4];  /* wrong programs, and RIGHT */
+    double ms[2][2];    /* of wrong and right ones, here and in a worker */
+    int timed[2][2];
+    char text[MAX_FALSE_SHOWN][400]; /* of false verdicts */
     int shown;
+    char device[200];
+    bool simulated, ran;
 } verdicts;
+
+static verdicts found;
+static double end_ms; /* when to stop; 0: when all is done */
+
+static double now_ms(void)
+{
+    return (double)stitch__now_ns() / 1e6;
+}
 
 /* One verification: is its verdict the right one, at the stage that decides about results? */
 static bool judge(const subject *s, stitch_task *t, stitch_program *p, const char *wrong, bool worker)
@@ -163,9 +187,12 @@ static bool judge(const subject *s, stitch_task *t, stitch_program *p, const cha
     stitch_report_summary sum = STITCH_REPORT_SUMMARY_INIT;
     stitch_report *r = NULL;
     const char *message = "";
+    double start = now_ms();
     bool good;
     int rc = stitch_verify_program(ctx, t, p, &o, &r, &err);
 
+    found.ms[!wrong][worker] += now_ms() - start;
+    found.timed[!wrong][worker]++;
     if (!rc)
         CHECK_INT(stitch_report_summary_get(r, &sum), 0);
     if (!rc && sum.failed_stage)
@@ -173,10 +200,9 @@ static bool judge(const subject *s, stitch_task *t, stitch_program *p, const cha
     good = !rc && (bool)sum.isolated == worker && !sum.degenerate &&
            (wrong ? sum.failed_stage == STITCH_STAGE_CORRECT && sum.status == STITCH_E_VALIDATE && !sum.correct
                   : !sum.failed_stage && sum.correct && (device.simulated || sum.timed));
-    if (!good && verdicts.shown < MAX_FALSE_SHOWN)
-        snprintf(verdicts.text[verdicts.shown++], sizeof(verdicts.text[0]),
-                 "%s, %s, %s, seed 0x%016" PRIx64 ": %s%s%.200s", s->name, wrong ? wrong : "right", places[worker],
-                 sum.seed,
+    if (!good && found.shown < MAX_FALSE_SHOWN)
+        snprintf(found.text[found.shown++], sizeof(found.text[0]), "%s, %s, %s, seed 0x%016" PRIx64 ": %s%s%.200s",
+                 s->name, wrong ? wrong : "right", places[worker], sum.seed,
                  rc                 ? "no report: "
                  : sum.failed_stage ? stitch_stage_name(sum.failed_stage)
                  : sum.degenerate   ? "degenerate"
@@ -188,56 +214,175 @@ static bool judge(const subject *s, stitch_task *t, stitch_program *p, const cha
     return good;
 }
 
-/* Right, wrong, right, wrong ... ; two verifications here, two in a worker; the kinds of error in turn. */
-static void count_verdicts(const subject *s, int count)
+static int kinds_of(const subject *s)
 {
-    stitch_task *t = make_task(s->head, s->oracle, s->plan, s->baseline);
-    stitch_program *right = parsed(s->right, s->plan), *wrong[3] = {0};
-    int kinds = 0, bad = 0, missed[3] = {0}, tried[3] = {0};
-
-    while (kinds < 3 && s->wrong[kinds].source) {
-        wrong[kinds] = parsed(s->wrong[kinds].source, s->plan);
+    int kinds = 0;
+    while (kinds < RIGHT && s->wrong[kinds].source)
         kinds++;
-    }
-    for (int i = 0; i < count; i++) {
-        int k = i / 2 % kinds; /* each kind at both places */
-        bad += !judge(s, t, right, NULL, i % 2);
-        missed[k] += !judge(s, t, wrong[k], s->wrong[k].what, i % 2);
-        tried[k]++;
-    }
-    printf("| %s | right | %d | %d |\n", s->name, count, bad);
-    verdicts.right += count;
-    verdicts.right_false += bad;
-    for (int k = 0; k < kinds; k++) {
-        printf("| %s | %s | %d | %d |\n", s->name, s->wrong[k].what, tried[k], missed[k]);
-        verdicts.wrong += tried[k];
-        verdicts.wrong_false += missed[k];
-        stitch_program_free(wrong[k]);
-    }
-    stitch_program_free(right);
-    stitch_task_free(t);
+    return kinds;
 }
 
-static bool report_verdicts(int count)
+/* Right, wrong, right, wrong ... of all tasks in turn; two verifications here, two in a worker; the kinds of error in
+ * turn. */
+static void count_verdicts(int from, int to)
 {
+    stitch_task *tasks[SUBJECTS];
+    stitch_program *programs[SUBJECTS][RIGHT + 1] = {{NULL}};
+
+    for (size_t n = 0; n < SUBJECTS; n++) {
+        const subject *s = &subjects[n];
+        tasks[n] = make_task(s->head, s->oracle, s->plan, s->baseline); /* admitted once */
+        programs[n][RIGHT] = parsed(s->right, s->plan);
+        for (int k = 0; k < kinds_of(s); k++)
+            programs[n][k] = parsed(s->wrong[k].source, s->plan);
+    }
+    for (int i = from; i < to; i++)
+        for (size_t n = 0; n < SUBJECTS; n++) {
+            int k = i / 2 % kinds_of(&subjects[n]); /* each kind at both places */
+            if (end_ms > 0 && now_ms() >= end_ms)
+                continue;
+            found.of[n][RIGHT].tried++;
+            found.of[n][RIGHT].bad += !judge(&subjects[n], tasks[n], programs[n][RIGHT], NULL, i % 2);
+            found.of[n][k].tried++;
+            found.of[n][k].bad += !judge(&subjects[n], tasks[n], programs[n][k], subjects[n].wrong[k].what, i % 2);
+        }
+    for (size_t n = 0; n < SUBJECTS; n++) {
+        for (int k = 0; k <= RIGHT; k++)
+            stitch_program_free(programs[n][k]);
+        stitch_task_free(tasks[n]);
+    }
+}
+
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
+
+static void merge(verdicts *all, const verdicts *one)
+{
+    for (size_t n = 0; n < SUBJECTS; n++)
+        for (int k = 0; k <= RIGHT; k++) {
+            all->of[n][k].tried += one->of[n][k].tried;
+            all->of[n][k].bad += one->of[n][k].bad;
+        }
+    for (int i = 0; i < 4; i++) {
+        all->ms[i / 2][i % 2] += one->ms[i / 2][i % 2];
+        all->timed[i / 2][i % 2] += one->timed[i / 2][i % 2];
+    }
+    for (int i = 0; i < one->shown && all->shown < MAX_FALSE_SHOWN; i++)
+        memcpy(all->text[all->shown++], one->text[i], sizeof(one->text[i]));
+    memcpy(all->device, one->device, sizeof(all->device));
+    all->simulated = one->simulated;
+    all->ran = true;
+}
+
+static int job(int from, int to)
+{
+    volatile int rc = 1;
+    int how = setjmp(check__out);
+
+    if (how == 0) {
+        need_device();
+        snprintf(found.device, sizeof(found.device), "%s", device.name);
+        found.simulated = device.simulated;
+        count_verdicts(from, to);
+        found.ran = true;
+        rc = 0;
+    } else if (how == 2) {
+        printf("skipped: %s\n", check__skip);
+        rc = NOTHING_TO_RUN;
+    }
+    stitch_context_free(ctx);
+    return rc;
+}
+
+static bool read_all(int fd, void *data, size_t size)
+{
+    size_t got = 0;
+    while (got < size) {
+        ssize_t n = read(fd, (char *)data + got, size - got);
+        if (n <= 0)
+            return false;
+        got += (size_t)n;
+    }
+    return true;
+}
+
+/* In processes that have not touched the driver yet. Returns the worst exit code. */
+static int run_jobs(int count, int jobs, verdicts *all)
+{
+    int fds[MAX_JOBS], worst = 0, begun = 0;
+    pid_t pids[MAX_JOBS], parent = getpid();
+
+    fflush(stdout);
+    for (; begun < jobs && begun < MAX_JOBS; begun++) {
+        int ends[2];
+        if (pipe(ends) != 0)
+            break;
+        pids[begun] = fork();
+        if (pids[begun] == 0) {
+            if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+                _exit(2);
+            for (int i = 0; i < begun; i++)
+                close(fds[i]);
+            close(ends[0]);
+            int rc = job((int)((long)count * begun / jobs), (int)((long)count * (begun + 1) / jobs));
+            fflush(stdout);
+            _exit(write(ends[1], &found, sizeof(found)) == (ssize_t)sizeof(found) ? rc : 1);
+        }
+        close(ends[1]);
+        fds[begun] = ends[0];
+        if (pids[begun] < 0) {
+            close(ends[0]);
+            break;
+        }
+    }
+    for (int i = 0; i < begun; i++) {
+        verdicts one;
+        int status = 0;
+        bool whole = read_all(fds[i], &one, sizeof(one)) && one.ran;
+        if (whole)
+            merge(all, &one);
+        close(fds[i]);
+        waitpid(pids[i], &status, 0);
+        int rc = !WIFEXITED(status) || (!whole && !WEXITSTATUS(status)) ? 1 : WEXITSTATUS(status);
+        worst = rc > worst ? rc : worst;
+    }
+    return begun == jobs ? worst : 1;
+}
+
+/* false: a false verdict. *missing: verifications that were not reached. */
+static bool report_verdicts(const verdicts *v, int count, int *missing)
+{
+    int tried[2] = {0}, bad[2] = {0};
+
     printf(
         "### False verdicts\n\nEvery verification has a fresh secret seed; one half runs in this process, the other in "
         "a worker. A wrong program must be\nrefused by its results (stage `correct`), a right one must pass all "
         "stages%s.\n\n",
-        device.simulated ? " through `exploit` (the simulator reports no times)" : " through `time`");
+        v->simulated ? " through `exploit` (the simulator reports no times)" : " through `time`");
     printf("| task | program | verifications | false verdicts |\n| --- | --- | --- | --- |\n");
-    for (size_t i = 0; i < STITCH__COUNT(subjects); i++) {
-        count_verdicts(&subjects[i], count);
-        fflush(stdout);
-    }
+    for (size_t n = 0; n < SUBJECTS; n++)
+        for (int i = 0; i <= kinds_of(&subjects[n]); i++) {
+            int k = i ? i - 1 : RIGHT;
+            printf("| %s | %s | %d | %d |\n", subjects[n].name, i ? subjects[n].wrong[k].what : "right",
+                   v->of[n][k].tried, v->of[n][k].bad);
+            tried[!i] += v->of[n][k].tried;
+            bad[!i] += v->of[n][k].bad;
+        }
     printf("\n%d right programs, %d of them rejected; %d wrong ones, %d of them accepted or refused for another "
            "reason.\n\n",
-           verdicts.right, verdicts.right_false, verdicts.wrong, verdicts.wrong_false);
-    for (int i = 0; i < verdicts.shown; i++)
-        printf("- %s\n", verdicts.text[i]);
-    if (verdicts.shown)
+           tried[1], bad[1], tried[0], bad[0]);
+    for (int i = 0; i < 4; i++)
+        if (v->timed[i / 2][i % 2])
+            printf("%s%s, %s: %.0f ms", i ? "; " : "Mean time of a verification: ", i / 2 ? "right" : "wrong",
+                   places[i % 2], v->ms[i / 2][i % 2] / v->timed[i / 2][i % 2]);
+    printf(".\n\n");
+    for (int i = 0; i < v->shown; i++)
+        printf("- %s\n", v->text[i]);
+    if (v->shown)
         printf("\n");
-    return verdicts.right_false + verdicts.wrong_false == 0;
+    *missing = 2 * count * (int)SUBJECTS - tried[0] - tried[1];
+    if (*missing)
+        printf("**Time was up**: %d verifications were not reached.\n\n", *missing);
+    return bad[0] + bad[1] == 0;
 }
 
 /* ---- what a worker costs ----------------------------------------------------------------------------------------- */
@@ -354,49 +499,63 @@ static void environment(void)
     stitch_task_free(t);
 }
 
-static int campaign(int count, int repeats)
+/* Verdicts first, by processes of their own; then, in this one, what must be measured alone. */
+static int campaign(int count, int repeats, int jobs)
 {
+    static verdicts all;
     const char *missed[3];
-    int n = 0;
+    double start = now_ms();
+    int n = 0, missing = 0, rc = run_jobs(count, jobs, &all);
 
-    printf("%d of each program, on %s%s.\n\n", count, device.simulated ? "simulated " : "", device.name);
-    if (!report_verdicts(count))
+    if (rc == NOTHING_TO_RUN)
+        return rc;
+    printf("%d of each program, on %s%s, by %d at once, in %.0f s.\n\n", count, all.simulated ? "simulated " : "",
+           all.device, jobs, (now_ms() - start) / 1000);
+    if (!report_verdicts(&all, count, &missing))
         missed[n++] = "false verdicts";
-    if (device.simulated) {
+    fflush(stdout);
+    if (all.simulated) {
         printf("Times are not measured on a simulated device.\n\n");
-    } else {
+    } else if (repeats && all.ran) {
+        need_device();
         if (!report_cost(repeats))
             missed[n++] = "the cost of a worker";
         if (!report_itself(repeats))
             missed[n++] = "a program against itself";
     }
-    printf("%s", n ? "**MISSED**: " : "Every figure is met.");
+    printf("%s", n ? "**MISSED**: " : rc ? "A job ended badly." : missing ? "" : "Every figure is met.");
     for (int i = 0; i < n; i++)
         printf("%s%s", i ? ", " : "", missed[i]);
     printf("\n");
-    return n != 0;
+    return rc ? rc : n ? 1 : missing ? TIME_WAS_UP : 0;
 }
 
 int main(int argc, char **argv)
 {
-    bool ask = argc > 1 && strcmp(argv[1], "--environment") == 0;
+    const volatile bool ask = argc > 1 && strcmp(argv[1], "--environment") == 0;
     int count = argc > 1 && !ask ? atoi(argv[1]) : 200, repeats = argc > 2 ? atoi(argv[2]) : 20;
+    int jobs = argc > 3 ? atoi(argv[3]) : 1;
+    double seconds = argc > 4 ? atof(argv[4]) : 0;
     volatile int rc = 1;
     int how = setjmp(check__out);
 
-    if (count < 1 || repeats < 1 || repeats > MAX_REPEATS) {
-        fprintf(stderr, "usage: verdict_campaign [COUNT [REPEATS]] | --environment   (REPEATS: at most %d)\n",
-                MAX_REPEATS);
+    if (count < 1 || repeats < 0 || repeats > MAX_REPEATS || jobs < 1 || jobs > MAX_JOBS) {
+        fprintf(stderr,
+                "usage: verdict_campaign [COUNT [REPEATS [JOBS [SECONDS]]]] | --environment   (REPEATS: at most %d, "
+                "JOBS: at most %d)\n",
+                MAX_REPEATS, MAX_JOBS);
         return 2;
     }
-    if (how == 0) {
+    end_ms = seconds > 0 ? now_ms() + seconds * 1000 : 0;
+    if (how == 0 && ask) {
         need_device();
-        if (ask)
-            environment();
-        rc = ask ? 0 : campaign(count, repeats);
+        environment();
+        rc = 0;
+    } else if (how == 0) {
+        rc = campaign(count, repeats, jobs);
     } else if (how == 2) {
         printf("skipped: %s\n", check__skip);
-        rc = 77;
+        rc = NOTHING_TO_RUN;
     }
     stitch_context_free(ctx);
     return rc;
