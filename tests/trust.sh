@@ -2,31 +2,35 @@
 # SPDX-License-Identifier: MIT
 # Measures what a verdict is worth, and writes the report (docs/trust-report.md holds the last one from a GPU): the table
 # of tricks, random faults in workers, verdicts about right and slightly wrong programs. Works from a build folder that
-# may have been built elsewhere: nothing is built, and Meson is not needed. Exits 1 if anything failed.
+# may have been built elsewhere: nothing is built, and Meson is not needed. Exits 1 if anything failed, 75 if nothing did
+# but a part is not finished.
 #
-# usage: sh tests/trust.sh [-f FAULTS] [-v VERDICTS] [-j JOBS] [-p PART]... [BUILD [OUT.md]]
+# usage: sh tests/trust.sh [-f FAULTS] [-v VERDICTS] [-j JOBS] [-t SECONDS] [-p PART]... [BUILD [OUT.md]]
 #
 #   -f, -v   how many faults and verdicts (1000 and 200; on a simulated device 40 and 8)
-#   -j       how many processes share the faults (1; then the time to a fresh worker is judged)
+#   -j       how many processes share a part (1)
+#   -t       ends faults and verdicts after so many seconds. Faults that are missing then are injected when the part runs
+#            again: it adds to what is there until all are done, and starts anew after that.
 #   -p       tricks, faults or verdicts: do only that part and take the others from the last run that did them, for
 #            machines where a command may not take long. All are kept in BUILD/trust.
 #   BUILD    default: build;   OUT.md: default: BUILD/trust/report.md
 set -u
 
 usage() {
-    sed -n '6,15s/^# \{0,1\}//p' "$0" >&2
+    sed -n '7,18s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
 faults=
 verdicts=
 jobs=1
+seconds=0
 parts=
-while getopts f:v:j:p: option; do
+while getopts f:v:j:t:p: option; do
     case $option in
-    f | v | j)
+    f | v | j | t)
         case $OPTARG in '' | *[!0-9]*) usage ;; esac
-        case $option in f) faults=$OPTARG ;; v) verdicts=$OPTARG ;; j) jobs=$OPTARG ;; esac
+        case $option in f) faults=$OPTARG ;; v) verdicts=$OPTARG ;; j) jobs=$OPTARG ;; t) seconds=$OPTARG ;; esac
         ;;
     p)
         case $OPTARG in tricks | faults | verdicts) parts="$parts $OPTARG" ;; *) usage ;; esac
@@ -86,11 +90,12 @@ part() {
     mv "$kept/$name.new" "$kept/$name.md"
 }
 
-part tricks "$build/tests/adversarial/test_adversarial" --markdown
-part faults "$build/tests/gpu/fault_campaign" "$faults" 1 "$jobs"
-part verdicts "$build/tests/gpu/verdict_campaign" "$verdicts"
+part tricks "$build/tests/adversarial/test_adversarial" --markdown --jobs "$jobs"
+part faults "$build/tests/gpu/fault_campaign" "$faults" 1 "$jobs" "$seconds" "$kept/faults.state"
+part verdicts "$build/tests/gpu/verdict_campaign" "$verdicts" 20 "$jobs" "$seconds"
 
 failed=
+unfinished=
 put() {
     printf '\n## %s\n\n' "$2"
     if [ -f "$kept/$1.md" ]; then
@@ -105,10 +110,17 @@ put() {
         echo "Not run."
         status=1
     fi
-    [ "$status" = 0 ] || {
+    case $status in
+    0) ;;
+    75)
+        unfinished="$unfinished $1"
+        printf '\n**This part is not finished**: time was up.\n'
+        ;;
+    *)
         failed="$failed $1"
         printf '\n**This part failed** (exit status %s).\n' "$status"
-    }
+        ;;
+    esac
 }
 
 {
@@ -126,9 +138,9 @@ put() {
     printf '    sh tests/run.sh                      # builds\n'
     printf '    sh tests/trust.sh build report.md    # this report; exits 1 if anything failed\n\n'
     # shellcheck disable=SC2016
-    printf 'Its parts are programs of the build folder: `tests/adversarial/test_adversarial --markdown [ROW...]`, `tests/gpu/fault_campaign %s 1 %s`,\n' "$faults" "$jobs"
+    printf 'Its parts are programs of the build folder: `tests/adversarial/test_adversarial --markdown [--jobs N] [ROW...]`, `tests/gpu/fault_campaign %s 1 [JOBS]`,\n' "$faults"
     # shellcheck disable=SC2016
-    printf '`tests/gpu/verdict_campaign %s`. `STITCH_TEST_DEVICE` names another device; without a GPU the simulator stands in.\n' "$verdicts"
+    printf '`tests/gpu/verdict_campaign %s 20 [JOBS]`. `STITCH_TEST_DEVICE` names another device; without a GPU the simulator stands in.\n' "$verdicts"
 } >"$kept/report.new"
 mv "$kept/report.new" "$out"
 if [ -n "$failed" ]; then
@@ -138,4 +150,8 @@ if [ -n "$failed" ]; then
     done
     exit 1
 fi
+[ -z "$unfinished" ] || {
+    echo "not finished:$unfinished" >&2
+    exit 75
+}
 echo "passed" >&2
