@@ -5,9 +5,10 @@
 # may have been built elsewhere: nothing is built, and Meson is not needed. Exits 1 if anything failed, 75 if nothing did
 # but a part is not finished.
 #
-# usage: sh tests/trust.sh [-f FAULTS] [-v VERDICTS] [-j JOBS] [-t SECONDS] [-p PART]... [BUILD [OUT.md]]
+# usage: sh tests/trust.sh [-f FAULTS] [-v VERDICTS] [-r REPEATS] [-j JOBS] [-t SECONDS] [-p PART]... [BUILD [OUT.md]]
 #
 #   -f, -v   how many faults and verdicts (1000 and 200; on a simulated device 40 and 8)
+#   -r       how often costs and speed-ups are measured (20)
 #   -j       how many processes share a part (1)
 #   -t       ends faults and verdicts after so many seconds. Faults that are missing then are injected when the part runs
 #            again: it adds to what is there until all are done, and starts anew after that.
@@ -17,20 +18,21 @@
 set -u
 
 usage() {
-    sed -n '7,18s/^# \{0,1\}//p' "$0" >&2
+    sed -n '7,19s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
 faults=
 verdicts=
+repeats=20
 jobs=1
 seconds=0
 parts=
-while getopts f:v:j:t:p: option; do
+while getopts f:v:r:j:t:p: option; do
     case $option in
-    f | v | j | t)
+    f | v | r | j | t)
         case $OPTARG in '' | *[!0-9]*) usage ;; esac
-        case $option in f) faults=$OPTARG ;; v) verdicts=$OPTARG ;; j) jobs=$OPTARG ;; t) seconds=$OPTARG ;; esac
+        case $option in f) faults=$OPTARG ;; v) verdicts=$OPTARG ;; r) repeats=$OPTARG ;; j) jobs=$OPTARG ;; t) seconds=$OPTARG ;; esac
         ;;
     p)
         case $OPTARG in tricks | faults | verdicts) parts="$parts $OPTARG" ;; *) usage ;; esac
@@ -92,7 +94,7 @@ part() {
 
 part tricks "$build/tests/adversarial/test_adversarial" --markdown --jobs "$jobs"
 part faults "$build/tests/gpu/fault_campaign" "$faults" 1 "$jobs" "$seconds" "$kept/faults.state"
-part verdicts "$build/tests/gpu/verdict_campaign" "$verdicts" 20 "$jobs" "$seconds"
+part verdicts "$build/tests/gpu/verdict_campaign" "$verdicts" "$repeats" "$jobs" "$seconds"
 
 failed=
 unfinished=
@@ -140,7 +142,7 @@ put() {
     # shellcheck disable=SC2016
     printf 'Its parts are programs of the build folder: `tests/adversarial/test_adversarial --markdown [--jobs N] [ROW...]`, `tests/gpu/fault_campaign %s 1 [JOBS]`,\n' "$faults"
     # shellcheck disable=SC2016
-    printf '`tests/gpu/verdict_campaign %s 20 [JOBS]`. `STITCH_TEST_DEVICE` names another device; without a GPU the simulator stands in.\n' "$verdicts"
+    printf '`tests/gpu/verdict_campaign %s %s [JOBS]`. `STITCH_TEST_DEVICE` names another device; without a GPU the simulator stands in.\n' "$verdicts" "$repeats"
 } >"$kept/report.new"
 mv "$kept/report.new" "$out"
 if [ -n "$failed" ]; then

@@ -32,7 +32,7 @@ enum {
     PINGS = 2000,
     ALONE = 24,       /* faults before several jobs start */
     GONE_MS = 3000,   /* for the last workers to be gone */
-    LEFT_MIB = 256,    /* of device memory: what a driver may keep for itself */
+    LEFT_MIB = 256,   /* of device memory: what a driver may keep for itself */
     TIME_WAS_UP = 75, /* exit codes */
     NOTHING_TO_RUN = 77,
 };
@@ -602,10 +602,10 @@ static int run_jobs(long count, unsigned long long seed, int jobs, struct result
     return begun ? worst : 1;
 }
 
-/* One alone, then several. */
-static int run_all(long count, unsigned long long seed, int jobs, struct result *all)
+/* One alone, unless an earlier run had that; then several. */
+static int run_all(long count, unsigned long long seed, int jobs, long done_alone, struct result *all)
 {
-    long first = jobs > 1 && count > ALONE ? ALONE : jobs > 1 ? 0 : count;
+    long first = jobs > 1 && count > ALONE && done_alone < ALONE / 2 ? ALONE : jobs > 1 ? 0 : count;
     int rc = first ? run_jobs(first, seed, 1, all) : 0;
 
     if (rc || first == count || (end_ms > 0 && now_ms() >= end_ms))
@@ -673,6 +673,8 @@ static int print_result(struct result *r, long wanted)
     if (total)
         printf("time of a fault: waiting for a worker %.1f ms, the program in it %.1f ms, giving it back %.1f ms\n",
                r->acquire_ms / (double)total, r->inject_ms / (double)total, r->release_ms / (double)total);
+    if (getenv("CUDA_DEVICE_MAX_CONNECTIONS"))
+        printf("the last run had CUDA_DEVICE_MAX_CONNECTIONS=%s\n", getenv("CUDA_DEVICE_MAX_CONNECTIONS"));
     printf("own work meanwhile: %ld runs, %ld wrong\n", r->own_runs, r->own_wrong);
     printf("left behind: %ld processes, %ld descriptors, %ld MiB of device memory (at most %d)\n", r->left_processes,
            r->left_descriptors > 0 ? r->left_descriptors : 0, r->left_mib > 0 ? r->left_mib : 0, LEFT_MIB);
@@ -696,7 +698,8 @@ int main(int argc, char **argv)
     end_ms = seconds > 0 ? now_ms() + seconds * 1000 : 0;
     if (file)
         load_kept(file, count, &kept);
-    rc = run_all(count - injected(&kept), seed + 1000000ull * (unsigned long long)kept.runs, jobs, &all);
+    rc = run_all(count - injected(&kept), seed + 1000000ull * (unsigned long long)kept.runs, jobs,
+                 (long)kept.alone_count, &all);
     if (rc == NOTHING_TO_RUN)
         return rc;
     if (kept.ran && strcmp(kept.device, all.device) == 0) {
