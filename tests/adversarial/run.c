@@ -41,14 +41,14 @@ static int where = STITCH_VERIFY_AUTO;
 
 /* ---- one verification -------------------------------------------------------------------------------------------- */
 
-static stitch_verify_options options_of(const trick *t)
+static stitch_verify_options options_of(const trick *t, bool twin)
 {
     stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
     o.profile = STITCH_PROFILE_NEVER;
     o.trials = 2;
     o.iterations = t->limit == LIMIT_TIME || t->limit == LIMIT_AFTER || t->outcome == NOT_FASTER ? 60 : 12;
     o.warmup = 2;
-    o.timeout_ms = t->timeout_ms;
+    o.timeout_ms = twin ? 0 : t->timeout_ms;
     o.where = where;
     return o;
 }
@@ -117,10 +117,10 @@ static void add_times(outcome *o, const char *what, const verdict *v, int64_t st
              (double)(stitch__now_ns() - start) / 1e9, v->times);
 }
 
-static verdict judge(const trick *t, const trick_task *task, const char *source, const char *plan)
+static verdict judge(const trick *t, bool twin, const trick_task *task, const char *source, const char *plan)
 {
     verdict v = {.s = STITCH_REPORT_SUMMARY_INIT};
-    stitch_verify_options o = options_of(t);
+    stitch_verify_options o = options_of(t, twin);
     stitch_program *p = NULL;
     stitch_report *r = NULL;
     stitch_task *made = make_task(task->head, task->oracle, task->plan, NULL);
@@ -232,7 +232,7 @@ static void check_trick(const trick *t, const verdict *v, const verdict *twin, o
                  twin->s.median_us);
         break;
     default:
-        good = !v->s.failed_stage && v->s.timed && v->runs == options_of(t).iterations && v->runs == twin->runs;
+        good = !v->s.failed_stage && v->s.timed && v->runs == options_of(t, false).iterations && v->runs == twin->runs;
         snprintf(o->caught, sizeof(o->caught), "time: %" PRId64 " runs as asked", v->runs);
     }
     if (!good) {
@@ -256,7 +256,8 @@ static void play(const trick *t, outcome *o)
     snprintf(o->device, sizeof(o->device), "%s", device.name);
     if (device.simulated && t->where == REAL)
         SKIP("its effect needs a real GPU");
-    twin = judge(t, twin_task, t->twin_source ? t->twin_source : t->source, t->twin_plan ? t->twin_plan : t->plan);
+    twin =
+        judge(t, true, twin_task, t->twin_source ? t->twin_source : t->source, t->twin_plan ? t->twin_plan : t->plan);
     check_twin(t, &twin, o);
     add_times(o, "twin", &twin, start);
     if (!device.simulated && t->where == GUARDS && !twin.s.isolated)
@@ -264,7 +265,7 @@ static void play(const trick *t, outcome *o)
     if (o->status == OK) {
         source = with_limit(t, &twin);
         start = stitch__now_ns();
-        v = judge(t, t->task, source, t->plan);
+        v = judge(t, false, t->task, source, t->plan);
         check_trick(t, &v, &twin, o);
         add_times(o, "trick", &v, start);
         free(source);
@@ -272,7 +273,7 @@ static void play(const trick *t, outcome *o)
     }
     if (o->status == OK && t->where == WORKER && (device.simulated || twin.s.isolated)) {
         drop(&twin); /* this process and its context are as they were */
-        twin = judge(t, twin_task, t->twin_source ? t->twin_source : t->source, t->plan);
+        twin = judge(t, true, twin_task, t->twin_source ? t->twin_source : t->source, t->plan);
         check_twin(t, &twin, o);
     }
     drop(&twin);

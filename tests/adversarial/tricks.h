@@ -48,7 +48,7 @@ typedef struct trick {
         LIMIT_TIME,    /* a few of the timed runs, */
         LIMIT_AFTER,   /* all runs until the end of timing since the module was loaded */
     } limit;
-    int timeout_ms; /* 0: the default */
+    int timeout_ms; /* of the trick; 0: the default. Others on the device wait for it */
     bool odd_twin;  /* the twin's task may be degenerate: it is the trick's */
 } trick;
 
