@@ -83,7 +83,7 @@ static int run_stages(stitch__verify *v, stitch_error **err)
 {
     for (size_t i = 0; i < STITCH__COUNT(stages); i++) {
         int stage = stages[i].stage, rc;
-        int64_t start = stitch__now_ns();
+        int64_t start;
 
         if (v->options.last_stage != STITCH_STAGE_NONE && stage > v->options.last_stage)
             break;
@@ -97,15 +97,17 @@ static int run_stages(stitch__verify *v, stitch_error **err)
         }
         notify(v, stage, STITCH_STAGE_NOT_RUN, 0, 0);
         rc = share_device(v, stage, err);
+        start = stitch__now_ns();
         if (!rc)
             rc = stages[i].run(v, err);
         v->report->stages[stage].ms = (double)(stitch__now_ns() - start) / 1e6;
         if (rc)
             return rc;
+        if (v->report->failed_stage == STITCH_STAGE_NONE) /* whoever wants to time can do so between two stages */
+            stitch__gpu_lock_release(&v->lock);
         notify(v, stage, v->report->stages[stage].status, 1, 1);
         if (v->report->failed_stage != STITCH_STAGE_NONE)
             break;
-        stitch__gpu_lock_release(&v->lock); /* whoever wants to time can do so between two stages */
     }
     return STITCH_OK;
 }

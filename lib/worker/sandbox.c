@@ -236,7 +236,7 @@ static const uint32_t refused[] = {
     NR(kexec_load), NR(init_module), NR(finit_module), NR(delete_module), NR(reboot), NR(vhangup), NR(syslog),
     NR(bpf), NR(perf_event_open), NR(userfaultfd),
     /* System V IPC and message queues: no file rule covers them, and objects of other users could be taken away by who
-     * may count. No driver of a GPU uses them. */
+     * may count. A worker has no use for them. */
     NR(shmget), NR(shmat), NR(shmctl), NR(semget), NR(semop), NR(semtimedop), NR(semctl),
     NR(msgget), NR(msgsnd), NR(msgrcv), NR(msgctl), NR(mq_open), NR(mq_unlink),
     NR(sethostname), NR(setdomainname), NR(settimeofday), NR(clock_settime), NR(adjtimex), NR(clock_adjtime),
