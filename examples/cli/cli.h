@@ -29,7 +29,10 @@ typedef struct cli_options {
     /* inputs */
     const char *task, *program, *reply, *source, *plan_file;
     const char *arch, *out;
-    const char *python; /* for tasks that are Python files */
+    /* for tasks that are Python files */
+    const char *python, *precision, *cast, *set[64];
+    size_t set_count;
+    double tolerance;
     /* run */
     const char *models[4]; /* by stitch_role */
     const char *record;
@@ -49,6 +52,7 @@ typedef struct cli_options {
 typedef struct cli_loading {
     stitch_context *ctx;
     const char *path;
+    const char *options; /* a JSON object: what of tolerance, precision, cast and set (["NAME=VALUE", ...]) was given */
     void (*say)(void *cli, const char *line); /* a line for people */
     void *cli;
     int32_t timed; /* baselines will be timed: what torch.compile has to do for them is done now */
@@ -87,11 +91,11 @@ int cli_command(cli *c);  /* what was parsed, as the whole of a process does it;
 void cli_signals(cli *c); /* signals end the call in progress from here on */
 
 /* python.c */
-bool cli_needs_python(const cli *c);
 int cli_start_python(cli *c, char **argv); /* the same command in a Python process; the exit code */
 
 /* options.c: 0, or an exit code with the message printed. Help and version are printed by it and give -1. */
 int cli_parse(cli_options *o, int argc, char **argv);
+bool cli_needs_python(const cli_options *o); /* the task is a PyTorch module */
 
 /* ui.c */
 int64_t cli_now_ns(void);

@@ -13,19 +13,47 @@ static void say(void *userdata, const char *line)
     cli_say(userdata, "%s", line);
 }
 
+/* What was given for it, as JSON; NULL: no memory. */
+static char *module_options(const cli_options *o)
+{
+    json_t *set = json_array(), *all = json_object();
+    char *text = NULL;
+    int failed = !set || !all;
+
+    for (size_t i = 0; !failed && i < o->set_count; i++)
+        failed = json_array_append_new(set, cli_html_text(o->set[i]));
+    if (!failed && o->tolerance > 0)
+        failed = json_object_set_new(all, "tolerance", json_real(o->tolerance));
+    if (!failed && o->precision)
+        failed = json_object_set_new(all, "precision", json_string(o->precision));
+    if (!failed && o->cast)
+        failed = json_object_set_new(all, "cast", json_string(o->cast));
+    if (!failed && !json_object_set(all, "set", set))
+        text = json_dumps(all, JSON_COMPACT);
+    json_decref(set);
+    json_decref(all);
+    return text;
+}
+
 /* The task of a PyTorch module, from the Python process that this is. */
 static int load_module(cli *c, stitch_task **task)
 {
     cli_loading *l = calloc(1, sizeof(*l));
+    char *options = module_options(&c->o);
     int rc, code;
 
-    if (!l)
+    if (!l || !options) {
+        free(options);
+        free(l);
         return cli_fail(c, "task", STITCH_E_NOMEM, NULL);
-    *l = (cli_loading){.ctx = c->ctx, .path = c->o.task, .say = say, .cli = c};
+    }
+    *l = (cli_loading){.ctx = c->ctx, .path = c->o.task, .options = options, .say = say, .cli = c};
     l->timed = strcmp(c->o.command, "run") == 0 || (cli_has_program(c) && strcmp(c->o.command, "compile") != 0);
     snprintf(c->what, sizeof(c->what), "the task from its PyTorch module");
     cli_live(c);
     rc = c->host->load(l);
+    l->options = NULL;
+    free(options);
     cli_signals(c); /* Python had them meanwhile */
     if (rc == STITCH_OK) {
         c->loading = l;

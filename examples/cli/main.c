@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     if (code)
         code = code < 0 ? EXIT_OK : code;
     else
-        code = cli_needs_python(&c) ? cli_start_python(&c, copy) : cli_command(&c);
+        code = cli_needs_python(&c.o) ? cli_start_python(&c, copy) : cli_command(&c);
     for (int i = 0; copy && i < argc; i++)
         free(copy[i]);
     free(copy);

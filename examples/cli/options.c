@@ -45,7 +45,11 @@ static const char help_main[] =
     "A task can be a PyTorch module: FILE.py with Model, get_inputs() and get_init_inputs(), as KernelBench has "      \
     "them.\n"                                                                                                          \
     "It is imported, with your rights, in a Python process that runs the command: --python PYTHON, else\n"             \
-    "$STITCH_PYTHON, else python3 on PATH; with PyTorch (docs/python.md, \"From the command line\").\n"
+    "$STITCH_PYTHON, else python3 on PATH; with PyTorch (docs/python.md, \"From the command line\"). For it only:\n"   \
+    "  --set NAME=VALUE   another value for what the file assigns to NAME at its top level: --set batch_size=8\n"      \
+    "  --tolerance X      outputs may be off by X + X * |expected|\n"                                                  \
+    "  --precision P      the least precise arithmetic that programs may use: f32, tf32, f16, any\n"                   \
+    "  --cast T           module and inputs in another type: f16, bf16, f32, f64\n"
 
 static const char help_run[] =
     "usage: stitch run --task TASK --model MODEL [OPTIONS]\n"
@@ -149,6 +153,10 @@ enum {
     OPT_PLAN,
     OPT_ARCH,
     OPT_PYTHON,
+    OPT_SET,
+    OPT_TOLERANCE,
+    OPT_PRECISION,
+    OPT_CAST,
 };
 
 static const struct option long_options[] = {
@@ -186,6 +194,10 @@ static const struct option long_options[] = {
     {"plan", required_argument, NULL, OPT_PLAN},
     {"arch", required_argument, NULL, OPT_ARCH},
     {"python", required_argument, NULL, OPT_PYTHON},
+    {"set", required_argument, NULL, OPT_SET},
+    {"tolerance", required_argument, NULL, OPT_TOLERANCE},
+    {"precision", required_argument, NULL, OPT_PRECISION},
+    {"cast", required_argument, NULL, OPT_CAST},
     {NULL, 0, NULL, 0},
 };
 
@@ -224,16 +236,49 @@ static bool take_double(const char *text, double *out)
     return true;
 }
 
+/* Which of the names it is; -1: none of them. */
+static int find(const char *value, const char *const *names)
+{
+    for (int i = 0; names[i]; i++) {
+        if (strcmp(value, names[i]) == 0)
+            return i;
+    }
+    return -1;
+}
+
 static bool take_where(const char *value, int *out)
 {
-    static const char *const names[] = {"auto", "here", "worker"}; /* stitch_verify_where */
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            *out = i;
-            return true;
-        }
-    }
-    return false;
+    static const char *const names[] = {"auto", "here", "worker", NULL}; /* stitch_verify_where */
+
+    *out = find(value, names);
+    return *out >= 0;
+}
+
+static bool take_precision(const char *value, cli_options *o)
+{
+    static const char *const names[] = {"any", "f32", "tf32", "f16", NULL};
+
+    o->precision = value;
+    return find(value, names) >= 0;
+}
+
+static bool take_cast(const char *value, cli_options *o)
+{
+    static const char *const names[] = {"f16", "bf16", "f32", "f64", NULL};
+
+    o->cast = value;
+    return find(value, names) >= 0;
+}
+
+/* "name=value" */
+static bool take_set(const char *text, cli_options *o)
+{
+    const char *equals = strchr(text, '=');
+
+    if (!equals || equals == text || !equals[1] || o->set_count == sizeof(o->set) / sizeof(o->set[0]))
+        return false;
+    o->set[o->set_count++] = text;
+    return true;
 }
 
 /* "a,b", which becomes "a\0b". */
@@ -280,6 +325,10 @@ static bool apply(cli_options *o, int option, char *value)
     case OPT_PLAN: o->plan_file = value; return true;
     case OPT_ARCH: o->arch = value; return true;
     case OPT_PYTHON: o->python = value; return *value;
+    case OPT_SET: return take_set(value, o);
+    case OPT_TOLERANCE: return take_double(value, &o->tolerance);
+    case OPT_PRECISION: return take_precision(value, o);
+    case OPT_CAST: return take_cast(value, o);
     case OPT_FULL: o->full = true; return true;
     case OPT_METRICS: return take_names(value, o);
     case OPT_TRACE: o->trace = value; return true;
@@ -320,6 +369,12 @@ static bool is(const cli_options *o, const char *command)
     return strcmp(o->command, command) == 0;
 }
 
+bool cli_needs_python(const cli_options *o)
+{
+    size_t length = o->task ? strlen(o->task) : 0;
+    return length > 3 && strcmp(o->task + length - 3, ".py") == 0;
+}
+
 /* What the command cannot do without. */
 static int check_inputs(const cli_options *o)
 {
@@ -337,6 +392,8 @@ static int check_inputs(const cli_options *o)
         return usage(o->command, "give one of PROGRAM, --reply, or --source with --plan", NULL);
     if (is(o, "profile") && !given && o->trace)
         return usage(o->command, "--trace needs a program", NULL);
+    if ((o->set_count || o->tolerance > 0 || o->precision || o->cast) && !cli_needs_python(o))
+        return usage(o->command, "--set, --tolerance, --precision and --cast are for a task in a Python file", NULL);
     return 0;
 }
 

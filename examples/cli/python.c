@@ -83,12 +83,6 @@ static void relay(int number, siginfo_t *info, void *unused)
         kill((pid_t)helper, interrupts > 2 ? SIGKILL : number);
 }
 
-bool cli_needs_python(const cli *c)
-{
-    size_t length = c->o.task ? strlen(c->o.task) : 0;
-    return length > 3 && strcmp(c->o.task + length - 3, ".py") == 0;
-}
-
 /* ---- what is needed ---------------------------------------------------------------------------------------------- */
 
 typedef struct places {
@@ -188,7 +182,8 @@ static int find_all(cli *c, places *p)
     up(folder);
     if ((!join(p->module, folder, "stitch-cli.so") || access(p->module, R_OK) != 0) &&
         (!join(p->module, folder, CLI_MODULE_FOLDER "/stitch-cli.so") || access(p->module, R_OK) != 0))
-        return missing(c, "stitch-cli.so, which is not near this program:", p->module, "install it again");
+        return missing(c, "stitch-cli.so, which is neither beside this program nor at", p->module,
+                       "put it beside this program, or install both again");
     find_package(folder, p->package);
     find_library(p->library);
     if (!find_program(name, p->python))

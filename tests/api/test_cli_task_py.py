@@ -234,6 +234,35 @@ def verifies():
     check("verify: a program that is not there", done.returncode == 2 and "/nonexistent.json" in done.stderr, done)
 
 
+def options():
+    """What only such tasks take."""
+    put("sized.py", MODEL.replace("torch.randn(8, 32)", "torch.randn(batch, n)").replace("return [32]", "return [n]") + "\nbatch, n = 16, 64\n")
+    verify = ["verify", "--task", "sized.py", *SIM, "--trials", "1", "--json"]
+    done = run(*verify, *program("right"), "--set", "n=32", "--set", "batch=4")
+    task = json.loads(done.stdout)["task"] if done.returncode == 0 else {}
+    check("--set: other sizes", task and task["tensors"][0]["shape"] == [2, 32] and task["tolerance"] == {"atol": 1e-4, "rtol": 1e-4}, done)
+    done = run(*verify, *program("wrong"), "--set", "n=32", "--tolerance", "2", "--precision", "f16")
+    task = json.loads(done.stdout)["task"] if done.returncode == 0 else {}
+    check("--tolerance, --precision", task and task["tolerance"] == {"atol": 2, "rtol": 2} and task["precision"] == "f16", done)
+    done = run(*verify, *program("right"), "--set", "n=32", "--cast", "f16")
+    check("--cast: tensors of halves", done.returncode == 1 and [t["dtype"] for t in json.loads(done.stdout)["task"]["tensors"]] == ["f16"] * 3, done)
+    for name, args, word in (
+        ("a name that the file does not assign", ["--set", "m=1"], "assigns no m"),
+        ("a value that is none", ["--set", "n=a b"], "needs quotes"),
+        ("a value that does not fit", ["--set", "n='x'"], "Model() raised TypeError"),
+        ("no value", ["--set", "n="], "not a valid value"),
+        ("no name", ["--set", "=1"], "not a valid value"),
+        ("a tolerance of 0", ["--tolerance", "0"], "not a valid value"),
+        ("an unknown precision", ["--precision", "f8"], "not a valid value"),
+        ("an unknown type", ["--cast", "i32"], "not a valid value"),
+        ("more than there is room for", ["--set", "n=1"] * 65, "not a valid value"),
+    ):
+        done = run("admit", "sized.py", *SIM, *args)
+        check("options: " + name, done.returncode == 2 and word in done.stderr, done)
+    done = run("admit", "document.json", *SIM, "--set", "n=1")
+    check("options: not for a JSON task", done.returncode == 2 and "for a task in a Python file" in done.stderr, done)
+
+
 def runs():
     reply = "```cuda\n%s```\n```json\n" + json.dumps(LAUNCH) + "\n```\n"
     answers = [("plan", 1, json.dumps(PLAN)), ("code:draft", 1, reply % SOURCE.replace("1.0f", "2.0f")), ("code:repair_correctness", 1, reply % SOURCE)]
@@ -410,7 +439,7 @@ def main():
         skip("commands, bad files, signals", "no NVRTC")
     else:
         print("# PyTorch", done.stdout.strip())
-        for part in (verifies, runs, profiles_and_admits, bad_files, processes, signals):
+        for part in (verifies, options, runs, profiles_and_admits, bad_files, processes, signals):
             part()
     print(f"1..{len(tests)}")
     shutil.rmtree(FOLDER)

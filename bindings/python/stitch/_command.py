@@ -7,6 +7,8 @@ made of a file; everything else is the same code as for other tasks, in stitch-c
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import signal
 import sys
@@ -25,11 +27,11 @@ from ctypes import (
     c_void_p,
     sizeof,
 )
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from ._context import Context
 from ._core import _Unraisable as Unraisable
-from ._errors import NoDeviceError, NotFoundError, Status, StitchError
+from ._errors import InvalidError, NoDeviceError, NotFoundError, Status, StitchError
 from ._library import lib
 
 
@@ -39,6 +41,7 @@ class _Loading(Structure):
     _fields_ = [
         ("ctx", c_void_p),
         ("path", c_char_p),
+        ("options", c_char_p),
         ("say", CFUNCTYPE(None, c_void_p, c_char_p)),
         ("cli", c_void_p),
         ("timed", c_int32),
@@ -77,6 +80,23 @@ def _torch() -> Any:
     from . import torch as bridge  # pylint: disable=import-outside-toplevel
 
     return bridge
+
+
+def _options(text: bytes) -> Dict[str, Any]:
+    """For from_file(): what was given on the command line."""
+    given = json.loads(text)
+    options: Dict[str, Any] = {"dtype": given.get("cast"), "precision": given.get("precision")}
+    options["atol"] = options["rtol"] = given.get("tolerance")
+    values: Dict[str, Any] = {}
+    for item in given["set"]:
+        name, _, value = item.partition("=")
+        try:
+            values[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            raise InvalidError(
+                f"--set {item}: the value is no number, list or the like as Python writes it (a text needs quotes)"
+            ) from None
+    return {**options, "values": values}
 
 
 def _where(exception: BaseException, path: str) -> str:
@@ -176,7 +196,7 @@ class Command:
                 f"PyTorch {bridge._torch.__version__} of {sys.executable} cannot use {ctx.device.name}; "
                 "install one for CUDA, or take --device sim:" + ctx.device.arch
             )
-        self._task = task = bridge.from_file(path, ctx=ctx)
+        self._task = task = bridge.from_file(path, ctx=ctx, **_options(loading.options))
         self._said = 0
         self._say_notes()
         if loading.timed:
