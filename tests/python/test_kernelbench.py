@@ -203,6 +203,66 @@ def test_a_small_checkout():
         assert "STITCH_E" in errors.getvalue()
 
 
+TORCH = (  # as far as the judge asks it
+    "torch = types.ModuleType('torch')\ntorch.float16, torch.cuda = 'half', types.SimpleNamespace(is_available=bool)\n"
+    "sys.modules['torch'] = torch\n\n\n"
+)
+HALVES = """import torch
+
+width = 4096
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2 + 1
+
+
+def get_inputs():
+    return [torch.rand(8, width)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_other_sizes_and_halves():
+    """Results of a file with other values, in the evaluator's precision; it is asked about the same."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as missing:
+        raise tap.Skip(str(missing)) from None
+    source = sim.SOURCE.replace("const float *x, float *y", "const __half *x, __half *y")
+    source = source.replace("x[i] * 2.0f + 1.0f", "__float2half(__half2float(x[i]) * 2.0f + 1.0f)")
+    launch = json.dumps(sim.PLAN).replace('"N"', '"B*16"').replace("N,", "B*16,")
+    reply = f"```cuda\n#include <cuda_fp16.h>\n{source}```\n```json\n{launch}\n```\n"
+    plan = {"stitch_plan": 1, "strategy": "s", "bottlenecks": [],
+            "subtasks": [{"id": "a", "level": "kernel", "title": "t", "goal": "g", "after": []}]}  # fmt: skip
+    evaluator = TORCH + (
+        "def eval_kernel_against_ref(a, b, precision=None):\n"
+        "    assert 'width = 16' in a and b.startswith(a.rstrip()) and precision == 'half'\n"
+        "    return types.SimpleNamespace(compiled=True, correctness=True, runtime=1.0, ref_runtime=4.0, metadata={})\n"
+    )
+    with tempfile.TemporaryDirectory() as root, sim.context() as ctx:
+        fake_checkout(root, evaluator)
+        os.makedirs(os.path.join(root, "level1"))
+        with open(os.path.join(root, "level1", "1_a.py"), "w", encoding="utf-8") as file:
+            file.write(HALVES)
+        ctx.set_model(stitch.Model.host(ctx, lambda request: json.dumps(plan) if request.label == "plan" else reply))
+        out = os.path.join(root, "out.jsonl")
+        options = {"root": root, "levels": [1], "policy": stitch.Policy(max_attempts=1), "programs": os.path.join(root, "p"), "values": {"width": 16},
+                   "verify_options": {"last_stage": "correct"}}  # fmt: skip
+        (row,) = kernelbench.run(out, ctx, precision="fp16", judging={"root": root, "timeout": 60}, **options)
+        assert row["correct"] and row["precision"] == "fp16", row
+        assert row["kernelbench"]["speedup"] == 4 and row["kernelbench"]["precision"] == "fp16", row
+        (again,) = kernelbench.rejudge(out, root=root, again=True, timeout=60)
+        assert again["kernelbench"]["correct"] and again["kernelbench"]["precision"] == "fp16", again
+        with open(row["model_new"], encoding="utf-8") as file:
+            assert "_ARGUMENTS = [(torch.float16, (8, 16))]" in file.read()
+        with tap.raises(stitch.InvalidError, "fp16"):
+            kernelbench.solve(kernelbench.problems(root, [1])[0], ctx, precision="f16")
+
+
 def fake_checkout(root, body, place=("src", "kernelbench")):
     """A checkout with an evaluator of ours, and a judged file with its task's."""
     folder = os.path.join(root, *place)
@@ -332,9 +392,8 @@ def test_an_evaluator_without_its_packages():
 
 def test_its_precision():
     with tempfile.TemporaryDirectory() as root:
-        body = (
-            "torch = types.ModuleType('torch')\ntorch.float16, torch.cuda = 'half', types.SimpleNamespace(is_available=bool)\n"
-            "sys.modules['torch'] = torch\n\ndef eval_kernel_against_ref(a, b, precision=None):\n    return types.SimpleNamespace("
+        body = TORCH + (
+            "def eval_kernel_against_ref(a, b, precision=None):\n    return types.SimpleNamespace("
             "compiled=True, correctness=True, runtime=2.0, ref_runtime=3.0, metadata={'p': precision})\n"
         )
         new, task, _ = fake_checkout(root, body)
