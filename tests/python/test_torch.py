@@ -143,7 +143,7 @@ def test_other_values_and_types_of_files():
         with open(path, "w", encoding="utf-8") as text:
             text.write(SIZES)
         file = bridge.read(path, {"batch": 8, "width": 16, "depth": [2], "b": (1, "x"), "last": -2.0})
-        space = file.get_inputs.__globals__
+        space = file.get_inputs.__globals__  # a has b's
         found = {name: space[name] for name in ("batch", "width", "height", "depth", "a", "b", "name", "last", "area")}
         assert found == {"batch": 8, "width": 16, "height": 16, "depth": [2], "a": (1, "x"), "b": (1, "x"), "name": "ä",
                          "last": -2.0, "area": 32}, found  # fmt: skip
@@ -172,6 +172,8 @@ extern "C" __global__ void k(const {name} *x, const {name} *w, {name} *y, int n)
                 assert not stitch.verify(ctx, task, stitch.Program.parse(ctx, wrong, plan), last_stage="correct").correct
         with tap.raises(stitch.FormatError, "assigns no Model"):
             bridge.read(path, {"Model": 1})
+        with tap.raises(stitch.InvalidError, "together with another name"):
+            bridge.read(path, {"a": 1, "b": 2})
         with tap.raises(stitch.InvalidError, "the value of batch"):
             bridge.read(path, {"batch": torch.ones(1)})
         with tap.raises(stitch.InvalidError, "values are for read()"):

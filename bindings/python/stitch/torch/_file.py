@@ -125,13 +125,15 @@ def _with_values(source: str, values: Mapping[str, Any], place: str) -> str:
     begins = [0]  # of lines, in bytes, as the tree counts
     for line in source.encode().splitlines(keepends=True):
         begins.append(begins[-1] + len(line))
-    places = {}  # of expressions: begin, end, what takes its place
+    places: Dict[int, Tuple[int, bytes]] = {}  # of expressions, by begin: end, what takes its place
     names = set()
     for step in tree.body:
         for name, at in _assigned(step):
             if name in values and at.end_lineno is not None and at.end_col_offset is not None:
                 begin, end = begins[at.lineno - 1] + at.col_offset, begins[at.end_lineno - 1] + at.end_col_offset
-                places[begin] = (end, repr(values[name]).encode())
+                new = repr(values[name]).encode()
+                if places.setdefault(begin, (end, new)) != (end, new):
+                    raise InvalidError(f"{place} assigns {name} together with another name: they have one value")
                 names.add(name)
     missing = sorted(set(values) - names)
     if missing:
