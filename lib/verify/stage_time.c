@@ -16,6 +16,7 @@
 #define CLOCKS_EVERY 10           /* iterations */
 #define OTHERS_EVERY 10           /* checked iterations: then baselines are checked, too */
 #define KEPT_BYTES   (256u << 20) /* of outputs of a block, or of copies of inputs, for each side */
+#define BLOCKS       8            /* at least, if there are so many runs: each order with each choice of addresses */
 #define BLOCK_US     20000.0      /* a side's runs in a row, by the device's time: what matters beyond that is drift */
 
 /* One side of the measurement: the candidate, or a baseline. What a program needs beside its kernels (another process,
@@ -501,10 +502,12 @@ static int measure_block(timer *t, block *b, size_t sides, int *code, stitch_err
  * short enough. */
 static size_t block_size(const timer *t, size_t sides, size_t first, size_t total)
 {
-    size_t count = total - first < STITCH__BLOCK ? total - first : STITCH__BLOCK;
+    size_t count = (total - 1 + BLOCKS - 1) / BLOCKS;
 
     if (first == 0)
         return 1;
+    count = count < total - first ? count : total - first;
+    count = count < STITCH__BLOCK ? count : STITCH__BLOCK;
     for (size_t k = 0; k < sides; k++) {
         const side *s = &t->sides[k];
         double us = s->timing->count ? s->timing->samples[s->timing->count - 1] : 0;

@@ -203,6 +203,8 @@ void stitch__sandbox_files(const char *folders, stitch__buf *applied)
         allow(ruleset, system[i], read);
     allow_lines(ruleset, folders, read);
     allow_devices(ruleset, device);
+    /* The driver gives its threads names, and does not start where it cannot. What else is there is this process's. */
+    allow(ruleset, "/proc/self/task", FS_WRITE_FILE | (attr.fs & FS_TRUNCATE));
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) == 0) {
         snprintf(text, sizeof(text), "landlock %ld", abi);
         note(applied, text);

@@ -284,7 +284,7 @@ def came_from_the_wheel(found):
     assert os.path.realpath(found["package"]).startswith(inside), found["package"]
     assert len(found["libraries"]) == 1 and found["libraries"][0].startswith(inside), found["libraries"]
     checkout = os.path.realpath(tap.CHECKOUT) + "/"
-    seen = [path for path in found["path"] if (os.path.realpath(path) + "/").startswith(checkout)]
+    seen = [path for path in found["path"] if path and (os.path.realpath(path) + "/").startswith(checkout)]
     assert not [path for path in seen if "site-packages" not in path], seen
 
 
