@@ -41,14 +41,14 @@ def get_inputs():
 def get_init_inputs():
     return [4096]
 """
-SOURCE = """extern "C" __global__ void all(const float *x, const float *w, float *y, int n)
+SOURCE = """extern "C" __global__ void tanh_of_relu(const float *x, const float *w, float *y, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n)
         y[i] = tanhf(fmaxf(x[i] * w[i & 4095], 0.0f) + 1.0f) * x[i];
 }
 """
-LAUNCH = {"stitch": 1, "run": [{"kernel": "all", "grid": ["ceil_div(B*4096,256)"], "block": [256], "args": ["x", "w", "y", {"i32": "B*4096"}]}]}
+LAUNCH = {"stitch": 1, "run": [{"kernel": "tanh_of_relu", "grid": ["ceil_div(B*4096,256)"], "block": [256], "args": ["x", "w", "y", {"i32": "B*4096"}]}]}
 PLAN = {"stitch_plan": 1, "strategy": "one kernel", "bottlenecks": [], "subtasks": [{"id": "a", "level": "kernel", "title": "t", "goal": "g", "after": []}]}
 
 
@@ -74,8 +74,9 @@ def run(*args):
 def verify():
     args = ["verify", "--task", "model.py", "--source", "all.cu", "--plan", "launch.json", "-o", "all.stitch"]
     done = run(*args, "--json")
-    value = json.loads(done.stdout) if done.returncode == 0 else {}
-    report("a right program, timed", value and value["summary"]["timed"] and value["summary"]["speedup"] > 1, done.stderr + str(value.get("summary")))
+    value = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    right = done.returncode == 0 and value["summary"]["timed"] and value["summary"]["speedup"] > 1
+    report("a right program, timed", right, done.stderr + str(value.get("summary")) + ("" if right else str(value.get("stages"))))
     baselines = [line for line in json.dumps(value.get("time", {}), indent=1).splitlines() if "name" in line]
     report("PyTorch's baselines are in the report", len(baselines) >= 4, "\n".join(baselines))
     report("it ran in a worker", value and value["environment"]["program_ran"].startswith("in a worker"), value and value["environment"]["program_ran"])
@@ -97,7 +98,7 @@ def loop():
 
 def profile():
     done = run("profile", "model.py", "all.stitch", "--trace", "trace.json", "--html", "profile.html")
-    report("profile of a program", done.returncode == 0 and "all" in done.stdout and os.path.exists(os.path.join(FOLDER, "trace.json")), done.stdout + done.stderr)
+    report("profile of a program", done.returncode == 0 and "tanh_of_relu" in done.stdout and os.path.exists(os.path.join(FOLDER, "trace.json")), done.stdout + done.stderr)
     done = run("profile", "model.py", "--json")
     kernels = json.loads(done.stdout)["facts"]["kernels"] if done.returncode == 0 else []
     report("profile of the module", len(kernels) >= 2, [k["name"] for k in kernels] or done.stderr)
@@ -109,7 +110,7 @@ def interrupt():
     """While verify works: the exit code, and no process left."""
     child = subprocess.Popen([STITCH, "verify", "--task", "model.py", "all.stitch", "--iterations", "100000"], cwd=FOLDER, env=ENV, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True, start_new_session=True)
-    time.sleep(25)
+    time.sleep(15)
     begun = time.monotonic()
     child.send_signal(signal.SIGINT)
     out = child.communicate(timeout=120)[0]
