@@ -147,6 +147,15 @@ static void store(stitch_context *ctx, const stitch__device *dev, const char *pa
     stitch_free(text);
 }
 
+bool stitch__ceilings_kept(stitch_context *ctx, const stitch__device *dev)
+{
+    char *path = dev->info.simulated ? NULL : stitch__ceilings_path(ctx, dev);
+    stitch__ceilings c;
+    bool kept = dev->info.simulated || (path && load(ctx, dev, path, &c));
+    stitch_free(path);
+    return kept;
+}
+
 int stitch__ceilings_get(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope, stitch__ceilings *out,
                          stitch_error **err)
 {

@@ -104,15 +104,12 @@ int stitch__profile_make(stitch_context *ctx, stitch__device *dev, const stitch_
 
 int stitch__profile_collect(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope,
                             const stitch__region *region, const stitch__collect_options *options, stitch__facts *facts,
-                            stitch_profile **out, stitch_error **err)
+                            stitch_error **err)
 {
     int rc = stitch__collect(ctx, dev, scope, region, options, facts, err);
 
     if (!rc && *facts->no_timeline)
         rc = stitch__err(ctx, err, STITCH_E_UNSUPPORTED, "nothing can be profiled here: %s", facts->no_timeline);
-    if (!rc)
-        return stitch__profile_make(ctx, dev, scope, facts, out, err);
-    stitch__facts_free(facts);
     return rc;
 }
 

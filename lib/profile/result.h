@@ -17,15 +17,14 @@ struct stitch_profile {
 };
 
 /* Fills in what is known of the device and makes verdicts and advice of the facts, which become the profile's in any
- * case. Measures the device's ceilings if nobody has. */
+ * case. Measures the device's ceilings if nobody has: see stitch__ceilings_get(). */
 int stitch__profile_make(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope, stitch__facts *facts,
                          stitch_profile **out, stitch_error **err);
 
-/* Collects and makes the profile; the facts become its own in any case. A region that not even a timeline can be had of
- * is an error: STITCH_E_UNSUPPORTED. Else as stitch__collect() and stitch__profile_make(). */
+/* stitch__collect() for those who need a timeline at least: STITCH_E_UNSUPPORTED where none can be had. */
 int stitch__profile_collect(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope,
                             const stitch__region *region, const stitch__collect_options *options, stitch__facts *facts,
-                            stitch_profile **out, stitch_error **err);
+                            stitch_error **err);
 
 /* Defaults filled in and checked; *collect is what the options ask for. */
 int stitch__profile_options_resolve(stitch_context *ctx, const stitch_profile_options *options,

@@ -149,11 +149,14 @@ static int profile_subject(subject *s, const stitch__collect_options *what, stit
     region.expected = expected;
     if (!rc) {
         f->precision = s->task->precision;
-        rc = stitch__profile_collect(s->ctx, s->dev, s->scope, &region, what, f, out, err);
-        f = NULL;
+        rc = stitch__profile_collect(s->ctx, s->dev, s->scope, &region, what, f, err);
     }
     if (rc && s->why)
         stitch__err_hand_on(err, &s->why);
+    if (!rc) {
+        rc = stitch__profile_make(s->ctx, s->dev, s->scope, f, out, err);
+        f = NULL;
+    }
     stitch__facts_free(f);
     stitch_free(expected);
     return rc;

@@ -511,6 +511,15 @@ TEST(cancelled)
     close_all();
 }
 
+TEST(kept)
+{
+    begin_fresh(true);
+    CHECK(!stitch__ceilings_kept(ctx, dev));
+    CHECK_OK(get());
+    CHECK(stitch__ceilings_kept(ctx, dev));
+    close_all();
+}
+
 /* ---- the file ---- */
 
 static void write_kept(const char *text)
@@ -599,6 +608,7 @@ static const check_test tests[] = {RUN(estimates_are_those_of_data_sheets),
                                    RUN(cublaslt_fails),
                                    RUN(the_device_fails),
                                    RUN(cancelled),
+                                   RUN(kept),
                                    RUN(files_that_are_not_good),
                                    RUN(a_folder_that_cannot_be_written)};
 

@@ -12,6 +12,7 @@
 #include "cuda/internal.h"
 #include "fake_cupti.h"
 #include "fake_driver.h"
+#include "profile/ceilings.h"
 #include "profile/profile.h"
 #include "verify/verify.h"
 #include "verify_kernels.h"
@@ -763,6 +764,45 @@ TEST(a_fault_under_cupti)
     }
 }
 
+static int one_kernel(void *userdata)
+{
+    int *runs = userdata;
+    uint64_t t = fake_cupti_state.now + 1000;
+
+    if (fake_cupti_state.subscribed)
+        fake_cupti_add_kernel("k", t, t + 5000, 1);
+    (*runs)++;
+    return 0;
+}
+
+/* Nothing of the host's work needs the lock, but the device's ceilings are not measured while somebody times. */
+TEST(a_region_while_somebody_times)
+{
+    stitch_profile_options o = STITCH_PROFILE_OPTIONS_INIT;
+    stitch_profile *p = NULL;
+    stitch__gpu_lock lock;
+    stitch__device *held;
+    int runs = 0;
+
+    need_context();
+    fake_cupti_state.fail[FAKE_ActivityEnable] = 0;
+    stitch__scope scope = stitch__scope_make(ctx, NULL, 10000);
+    CHECK_OK(stitch__device_get(ctx, &held, &err));
+    CHECK(!stitch__ceilings_kept(ctx, held));
+    CHECK_OK(stitch__gpu_lock_take(held, &scope, true, &lock, NULL, &err));
+    o.profile = STITCH_PROFILE_TIMELINE;
+    o.timeout_ms = 100;
+    CHECK_ERR(stitch_profile_region(ctx, one_kernel, &runs, &o, &p, &err), STITCH_E_TIMEOUT,
+              "another process that times");
+    CHECK_INT(runs, 4);
+    CHECK(!p);
+    stitch__gpu_lock_release(&lock);
+    CHECK_OK(stitch_profile_region(ctx, one_kernel, &runs, &o, &p, &err));
+    CHECK_INT(runs, 8);
+    stitch_profile_free(p);
+    cupti_is_off();
+}
+
 /* ---- host memory ------------------------------------------------------------------------------------------------- */
 
 static atomic_long countdown = -1, live;
@@ -850,5 +890,5 @@ TEST_MAIN(RUN(a_right_candidate), RUN(order_of_timed_runs), RUN(wrong_in_one_tri
           RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little), RUN(hangs_for_good),
           RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts),
           RUN(stops_where_asked), RUN(time_budget), RUN(busy_beside_wall_time), RUN(no_busy_time),
-          RUN(records_that_cannot_be_right), RUN(a_fault_under_cupti), RUN(device_memory_runs_out),
-          RUN(host_memory_runs_out), RUN(nothing_is_left))
+          RUN(records_that_cannot_be_right), RUN(a_fault_under_cupti), RUN(a_region_while_somebody_times),
+          RUN(device_memory_runs_out), RUN(host_memory_runs_out), RUN(nothing_is_left))

@@ -2,7 +2,8 @@
  *
  * Profiles of work that is the host's own.
  */
-#include "profile/result.h"
+#include "profile/ceilings.h"
+#include "verify/verify.h"
 
 typedef struct caller {
     stitch__device *dev;
@@ -39,23 +40,51 @@ static int take_modules(stitch_context *ctx, const stitch_profile_options *o, st
 }
 
 static int collect(stitch_context *ctx, caller *c, const stitch_profile_options *o,
-                   const stitch__collect_options *options, stitch_profile **out, stitch_error **err)
+                   const stitch__collect_options *options, stitch__facts *f, stitch_error **err)
 {
     stitch__sampled_module *modules = NULL;
     stitch__region region = {.run = call, .userdata = c, .module_count = o->image_count};
-    stitch__facts *f = NULL;
     int rc = take_modules(ctx, o, &modules, err);
 
     region.modules = modules;
     if (!rc)
-        rc = stitch__facts_new(ctx, &f, err);
-    if (!rc)
-        rc = stitch__profile_collect(ctx, c->dev, c->scope, &region, options, f, out, err);
+        rc = stitch__profile_collect(ctx, c->dev, c->scope, &region, options, f, err);
     if (rc && c->gave_up)
         rc = stitch__err(ctx, err, STITCH_E_CANCELLED, "the profiled function gave up");
     else if (rc && c->why)
         stitch__err_hand_on(err, &c->why);
     stitch_free(modules);
+    return rc;
+}
+
+/* The device is locked only while its ceilings are measured, for the region may verify something, which locks it, too.
+ */
+static int make(stitch_context *ctx, caller *c, stitch__facts *f, stitch_profile **out, stitch_error **err)
+{
+    stitch__gpu_lock lock = STITCH__GPU_LOCK_INIT;
+    int rc = STITCH_OK;
+
+    if (!stitch__ceilings_kept(ctx, c->dev))
+        rc = stitch__gpu_lock_take(c->dev, c->scope, true, &lock, NULL, err);
+    if (rc)
+        stitch__facts_free(f);
+    else
+        rc = stitch__profile_make(ctx, c->dev, c->scope, f, out, err);
+    stitch__gpu_lock_release(&lock);
+    return rc;
+}
+
+static int profile(stitch_context *ctx, caller *c, const stitch_profile_options *o,
+                   const stitch__collect_options *options, stitch_profile **out, stitch_error **err)
+{
+    stitch__facts *f = NULL;
+    int rc = stitch__facts_new(ctx, &f, err);
+
+    if (!rc)
+        rc = collect(ctx, c, o, options, f, err);
+    if (!rc)
+        return make(ctx, c, f, out, err);
+    stitch__facts_free(f);
     return rc;
 }
 
@@ -87,7 +116,7 @@ int stitch_profile_region(stitch_context *ctx, stitch_region_fn fn, void *userda
         return rc;
     scope = stitch__scope_make(ctx, o.cancel, o.timeout_ms);
     caller c = {.dev = dev, .scope = &scope, .fn = fn, .userdata = userdata};
-    rc = collect(ctx, &c, &o, &what, out, err);
+    rc = profile(ctx, &c, &o, &what, out, err);
     stitch_error_free(c.why);
     stitch__device_leave(dev);
     return rc;
