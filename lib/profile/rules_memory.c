@@ -51,6 +51,13 @@ static double wasted_sectors(const stitch__subject *s, double requests, double s
     return sectors - ideal;
 }
 
+static void say_sectors(stitch__finding *out, const char *what, double sectors, double requests)
+{
+    double each = stitch__ratio(sectors, requests);
+    if (each > 0)
+        stitch__say(out->evidence, *out->evidence ? ", %.1f a %s request" : "%.1f sectors a %s request", each, what);
+}
+
 /* [BPG] "Coalesced Access to Global Memory"; [NCU] memory tables, sectors/req. */
 bool stitch__rule_uncoalesced(const stitch__subject *s, stitch__finding *out)
 {
@@ -71,11 +78,9 @@ bool stitch__rule_uncoalesced(const stitch__subject *s, stitch__finding *out)
         wasted = loads + stores;
         if (!(wasted >= STITCH__WAIT_FROM * g->sectors))
             return false;
-        stitch__say(out->evidence,
-                    "%.1f sectors a load request, %.1f a store request; 4-byte accesses of a warp to neighbouring "
-                    "addresses need 4, 16-byte ones 16",
-                    stitch__or(stitch__ratio(g->load_sectors, g->load_requests), 0),
-                    stitch__or(stitch__ratio(g->store_sectors, g->store_requests), 0));
+        say_sectors(out, "load", g->load_sectors, g->load_requests);
+        say_sectors(out, "store", g->store_sectors, g->store_requests);
+        stitch__say(out->evidence, "; 4-byte accesses of a warp to neighbouring addresses need 4, 16-byte ones 16");
         out->line = stitch__waiting_line(s->k, "long_scoreboard", "lg_throttle");
     }
     out->part = fmin(wasted / g->sectors, 1) * memory_part(s);

@@ -214,7 +214,7 @@ TEST(sectors_of_requests)
     CHECK_NEAR(VALUE(LOAD_SECTORS, 0), 4 * warps, 0);
     CHECK_NEAR(VALUE(LOAD_SECTORS, 1), 32 * warps, 0);
     CHECK_NEAR(VALUE(LOAD_SECTORS, 2), 8 * warps, 0);
-    CHECK(isnan(VALUE(STORE_SECTORS, 0))); /* not of this set */
+    CHECK(isnan(VALUE(THREAD_INST, 0))); /* not of this set */
     close_work();
 }
 
