@@ -48,15 +48,23 @@ static void put_percent(double share, int width)
         printf("  %*s", width + 2, "-");
 }
 
-/* "name (run[2])", cut. */
+/* "name (run[2])": a long name is cut, its place is not. */
 static void put_name(const json_t *kernel, const json_t *steps)
 {
-    char name[NAME + 1];
+    char both[NAME + 1], place[NAME / 2] = "";
+    const char *name = text(kernel, "name");
     json_t *step = json_object_get(kernel, "step");
-    const char *place = step ? text(json_array_get(steps, (size_t)json_integer_value(step)), "place") : "";
+    size_t room;
 
-    snprintf(name, sizeof(name), "%s%s%s%s", text(kernel, "name"), *place ? " (" : "", place, *place ? ")" : "");
-    printf("  %-*s", NAME, name);
+    if (step)
+        snprintf(place, sizeof(place), " (%.*s)", NAME / 2 - 5,
+                 text(json_array_get(steps, (size_t)json_integer_value(step)), "place"));
+    room = NAME - strlen(place);
+    if (strlen(name) > room)
+        snprintf(both, sizeof(both), "%.*s..%s", (int)room - 2, name, place);
+    else
+        snprintf(both, sizeof(both), "%s%s", name, place);
+    printf("  %-*s", NAME, both);
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -251,8 +259,10 @@ void cli_print_profile(const json_t *profile)
                  *run = json_object_get(facts, "run");
     bool counted = strcmp(text(facts, "source"), "simulator") == 0;
 
-    printf("%s%s: %s\n", text(verdict, "bound"), strcmp(text(verdict, "bound"), "unknown") ? "-bound" : "",
-           text(verdict, "because"));
+    if (strcmp(text(verdict, "bound"), "unknown") == 0)
+        printf("what bounds it is not known: %s\n", text(verdict, "because"));
+    else
+        printf("%s-bound: %s\n", text(verdict, "bound"), text(verdict, "because"));
     printf("%s (%s), %lld multiprocessors", text(facts, "device"), text(facts, "arch"),
            whole(facts, "multiprocessors"));
     if (real(run, "busy_us") > 0)

@@ -74,23 +74,11 @@ static void end(writer *w, piece *p)
         p->at[p->forms] = w->pool.len;
 }
 
-static void put_time(stitch__buf *b, double us)
-{
-    if (us < 1e3)
-        stitch__buf_printf(b, "%.2f us", us);
-    else if (us < 1e6)
-        stitch__buf_printf(b, "%.2f ms", us / 1e3);
-    else
-        stitch__buf_printf(b, "%.3f s", us / 1e6);
-}
-
 static void put_gain(stitch__buf *b, const stitch__advice *a)
 {
     if (a->gain_us <= 0)
         return;
-    stitch__buf_puts(b, ", up to ");
-    put_time(b, a->gain_us);
-    stitch__buf_printf(b, " (%.0f %% of the run)", 100 * a->gain_share);
+    stitch__buf_printf(b, ", up to %s (%.0f %% of the run)", stitch__time(a->gain_us).s, 100 * a->gain_share);
 }
 
 /* "transpose<32> (run[2])" */
@@ -119,8 +107,11 @@ static void write_head(writer *w)
                            stitch__bound_class_name(v->bound) + 1, v->because);
     if (w->a->count) {
         const stitch__advice *a = &w->a->list[0];
-        stitch__buf_printf(&w->pool, " %s: %s in ", a->gain_us > 0 ? "Most to gain" : "First", a->rule);
-        put_subject(w, a);
+        stitch__buf_printf(&w->pool, " %s: %s", a->gain_us > 0 ? "Most to gain" : "First", a->rule);
+        if (a->kernel >= 0 || a->step >= 0) {
+            stitch__buf_puts(&w->pool, " in ");
+            put_subject(w, a);
+        }
         put_gain(&w->pool, a);
         stitch__buf_putc(&w->pool, '.');
     }
@@ -145,10 +136,8 @@ static void write_device(writer *w)
     if (dram > 0 && f32 > 0)
         stitch__buf_printf(&w->pool, ", float32 %.0f TFLOP/s", f32);
     if (w->run.time_us > 0) {
-        stitch__buf_puts(&w->pool, "; run ");
-        put_time(&w->pool, w->run.time_us);
-        stitch__buf_puts(&w->pool, ", idle ");
-        put_time(&w->pool, w->run.idle_us);
+        stitch__buf_printf(&w->pool, "; run %s, idle %s", stitch__time(w->run.time_us).s,
+                           stitch__time(w->run.idle_us).s);
     }
     stitch__buf_puts(&w->pool, ".\n");
     end(w, p);
@@ -173,16 +162,18 @@ static void write_kernel(writer *w, size_t i)
     if (!isnan(g.share))
         stitch__buf_printf(b, "%.1f %%: ", 100 * g.share);
     stitch__buf_printf(b, "%" PRIu64 " x ", k->launches);
-    if (!isnan(g.time_us)) {
-        put_time(b, g.time_us);
-        stitch__buf_putc(b, ' ');
-    }
+    if (!isnan(g.time_us))
+        stitch__buf_printf(b, "%s ", stitch__time(g.time_us).s);
     stitch__buf_puts(b, stitch__short_name(k->name, name));
     if (k->step >= 0 && (size_t)k->step < w->f->step_count)
         stitch__buf_printf(b, " (%s)", stitch__short_name(w->f->steps[k->step].place, name));
-    stitch__buf_printf(b, "%s: %s", k->library ? " of a library" : "", stitch__bound_class_name(v->bound));
+    stitch__buf_printf(b, "%s: %s", k->library ? " of a library" : "",
+                       v->bound == STITCH__BOUND_UNKNOWN ? "what bounds it is not known"
+                                                         : stitch__bound_class_name(v->bound));
+    if (v->bound != STITCH__BOUND_UNKNOWN)
+        stitch__buf_puts(b, "-bound");
     if (v->reached > 0)
-        stitch__buf_printf(b, ", %.0f %% of the nearest limit", 100 * v->reached);
+        stitch__buf_printf(b, ", at %.0f %% of the nearest limit", 100 * v->reached);
     put_share(b, "DRAM", g.dram);
     put_share(b, "L2", g.l2);
     put_share(b, "L1", g.l1);

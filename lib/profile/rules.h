@@ -121,11 +121,14 @@ bool stitch__sums_products(const char *text);
 /* The hottest line, if it has a good part of the samples (or instructions) and sums products; NULL: it does not. */
 const stitch__line_fact *stitch__product_line(const stitch__kernel_fact *k, double *share);
 
-typedef struct stitch__count_text {
-    char s[32];
-} stitch__count_text;
+typedef struct stitch__figure_text {
+    char s[96];
+} stitch__figure_text;
 
-stitch__count_text stitch__count(double value); /* "3970", "8.59 G" */
+stitch__figure_text stitch__count(double value); /* "3970", "8.59 G" */
+stitch__figure_text stitch__time(double us);     /* "3.20 us", "7.40 ms", "1.250 s" */
+/* How busy a part of the device (stitch__figures.memory_part, compute_part) is: "tensor cores at 72 % of their peak" */
+stitch__figure_text stitch__level(const char *part, double share);
 /* What to do about an occupancy that this limits; "" for what is not known. */
 const char *stitch__limiter_hint(const char *limiter);
 /* Which products a task's precision (stitch_precision; -1: not known) allows. */

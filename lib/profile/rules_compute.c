@@ -47,7 +47,7 @@ bool stitch__rule_compute_bound_near_limit(const stitch__subject *s, stitch__fin
     const stitch__figures *g = s->g;
     if (!(g->compute >= STITCH__REACHED_FROM) || g->compute < g->memory || g->compute == g->xu || g->compute == g->fp64)
         return false;
-    stitch__say(out->evidence, "%s at %.0f %%", g->compute_part, 100 * g->compute);
+    stitch__say(out->evidence, "%s", stitch__level(g->compute_part, g->compute).s);
     out->part = 1 - g->compute;
     return true;
 }
@@ -94,8 +94,8 @@ bool stitch__rule_instruction_bound(const stitch__subject *s, stitch__finding *o
     rest = fmax(rest, fmax(stitch__or(g->xu, 0), stitch__or(g->fp64, 0)));
     if (!(most >= STITCH__BOUND_FROM) || g->memory > most || rest >= STITCH__BOUND_FROM || isnan(g->fma))
         return false;
-    stitch__say(out->evidence, "%s at %.0f %%, the arithmetic pipes at %.0f %% at the most",
-                most == g->issue ? "issue slots" : "integer pipe", 100 * most, 100 * rest);
+    stitch__say(out->evidence, "%s, the busiest arithmetic pipe is at %.0f %%",
+                stitch__level(most == g->issue ? "issue slots" : "integer pipe", most).s, 100 * rest);
     out->part = 1 - fmax(rest, stitch__or(g->memory, 0)) / most;
     out->line = stitch__heaviest_line(s->k, 'w');
     return true;
@@ -226,7 +226,7 @@ bool stitch__rule_latency_bound(const stitch__subject *s, stitch__finding *out)
     out->part = 1 - stitch__or(s->g->reached, 0);
     if (!*reason)
         return true;
-    stitch__say(out->evidence, "; %.0f %% of waiting is %s%s%s", 100 * share, reason, *meaning ? ": " : "", meaning);
+    stitch__say(out->evidence, "; warps wait, %.0f %% of that %s (%s)", 100 * share, meaning, reason);
     stitch__say(out->action, "%s", hint);
     out->part = fmin(out->part, share);
     out->line = stitch__waiting_line(s->k, reason, reason);

@@ -160,10 +160,10 @@ double stitch__step_time(const stitch__subject *s, int32_t step, double *launche
     return time;
 }
 
-stitch__count_text stitch__count(double value)
+stitch__figure_text stitch__count(double value)
 {
     static const char units[] = " kMGTP";
-    stitch__count_text t;
+    stitch__figure_text t;
     double rest = stitch__or(value, 0);
     size_t unit = 0;
     for (; rest >= (unit ? 1e3 : 1e4) && unit + 2 < sizeof(units); unit++)
@@ -172,6 +172,29 @@ stitch__count_text stitch__count(double value)
         snprintf(t.s, sizeof(t.s), "%.3g %c", rest, units[unit]);
     else
         snprintf(t.s, sizeof(t.s), "%.4g", stitch__or(value, 0));
+    return t;
+}
+
+stitch__figure_text stitch__time(double us)
+{
+    stitch__figure_text t;
+    if (us < 1e3)
+        snprintf(t.s, sizeof(t.s), "%.2f us", us);
+    else if (us < 1e6)
+        snprintf(t.s, sizeof(t.s), "%.2f ms", us / 1e3);
+    else
+        snprintf(t.s, sizeof(t.s), "%.3g s", us / 1e6);
+    return t;
+}
+
+stitch__figure_text stitch__level(const char *part, double share)
+{
+    stitch__figure_text t;
+    if (strcmp(part, "issue slots") == 0)
+        snprintf(t.s, sizeof(t.s), "%.0f %% of the issue slots are taken", 100 * share);
+    else
+        snprintf(t.s, sizeof(t.s), "%s at %.0f %% of %s peak", part, 100 * share,
+                 strcmp(part, "tensor cores") == 0 ? "their" : "its");
     return t;
 }
 

@@ -160,7 +160,8 @@ bool stitch__rule_cache_bound(const stitch__subject *s, stitch__finding *out)
         stitch__say(out->evidence, "%s at %.0f %% of its peak, DRAM at %.0f %%",
                     level == g->l1 ? "load/store pipe" : "L2", 100 * level, 100 * g->dram);
     if (waits)
-        stitch__say(out->evidence, "%swarps wait %.0f %% of it for a free slot in the load/store queue (lg_throttle)",
+        stitch__say(out->evidence,
+                    "%swarps wait, %.0f %% of that for a free slot in the load/store queue (lg_throttle)",
                     busy ? "; " : "", 100 * throttle);
     double ffma = stitch__metric_of(s->k, STITCH__METRIC_FFMA), loads = g->load_requests;
     if (ffma > 0 && loads > 0)

@@ -81,8 +81,8 @@ bool stitch__rule_launch_bound(const stitch__subject *s, stitch__finding *out)
         !(r->kernel_us < HIDES_LAUNCH_US))
         return false;
     stitch__say(out->evidence,
-                "%" PRIu64 " kernels of %.1f us, one by one; the device is idle for %.1f of %.1f us in between",
-                s->f->launches, r->kernel_us, r->launch_us, r->time_us);
+                "%" PRIu64 " kernels of %.1f us each, one by one; of %s the device is idle for %s in between",
+                s->f->launches, r->kernel_us, stitch__time(r->time_us).s, stitch__time(r->launch_us).s);
     out->gain_us = fmax(r->launch_us - (nodes > 0 ? nodes * (double)(s->f->launches - 1) : 0), 0);
     return true;
 }
@@ -93,9 +93,9 @@ bool stitch__rule_many_small_kernels(const stitch__subject *s, stitch__finding *
     double cost = r->launch_us + ((double)s->f->launches - 1) * fmin(STITCH__EMPTY_KERNEL_US, r->kernel_us);
     if (s->f->launches < SEVERAL || !(r->kernel_us <= SMALL_US) || !(cost >= LAUNCHES_FROM * run_time(s)))
         return false;
-    stitch__say(out->evidence, "%" PRIu64 " kernels of %.1f us; starting and ending them takes about %.1f of %.1f us%s",
-                s->f->launches, r->kernel_us, fmin(cost, r->time_us), r->time_us,
-                s->f->graph ? ", although it is a graph" : "");
+    stitch__say(out->evidence, "%" PRIu64 " kernels of %.1f us each%s; of %s, starting and ending them takes about %s",
+                s->f->launches, r->kernel_us, s->f->graph ? ", although in a graph" : "", stitch__time(r->time_us).s,
+                stitch__time(fmin(cost, r->time_us)).s);
     out->gain_us = cost;
     return true;
 }
@@ -104,8 +104,8 @@ bool stitch__rule_host_bound(const stitch__subject *s, stitch__finding *out)
 {
     if (!(s->run->host_us >= WAITS_FROM * run_time(s)))
         return false;
-    stitch__say(out->evidence, "the device is idle for %.1f of %.1f us while the host is in no CUDA call",
-                s->run->host_us, s->run->time_us);
+    stitch__say(out->evidence, "of %s the device is idle for %s while the host is in no CUDA call",
+                stitch__time(s->run->time_us).s, stitch__time(s->run->host_us).s);
     out->gain_us = s->run->host_us;
     return true;
 }
@@ -114,8 +114,8 @@ bool stitch__rule_sync_bound(const stitch__subject *s, stitch__finding *out)
 {
     if (!(s->run->sync_us >= WAITS_FROM * run_time(s)))
         return false;
-    stitch__say(out->evidence, "the device is idle for %.1f of %.1f us while the host still waits for it",
-                s->run->sync_us, s->run->time_us);
+    stitch__say(out->evidence, "of %s the device is idle for %s while the host still waits for it",
+                stitch__time(s->run->time_us).s, stitch__time(s->run->sync_us).s);
     out->gain_us = s->run->sync_us;
     return true;
 }
@@ -126,9 +126,11 @@ bool stitch__rule_host_copies(const stitch__subject *s, stitch__finding *out)
     double time = stitch__measured(s->f->host_copy_us);
     if (!(time >= WAITS_FROM * run_time(s)))
         return false;
-    stitch__say(out->evidence, "%.1f of %.1f us copy %.3g MB between host and device at %.1f GB/s", time,
-                s->run->time_us, (double)s->f->host_copy_bytes / 1e6,
-                stitch__or(stitch__ratio((double)s->f->host_copy_bytes / 1e3, time), 0));
+    stitch__say(out->evidence, "of %s, copies between host and device take %s", stitch__time(s->run->time_us).s,
+                stitch__time(time).s);
+    if (s->f->host_copy_bytes)
+        stitch__say(out->evidence, ", %.3g MB at %.1f GB/s", (double)s->f->host_copy_bytes / 1e6,
+                    stitch__or(stitch__ratio((double)s->f->host_copy_bytes / 1e3, time), 0));
     if (s->f->pageable_copies)
         stitch__say(out->evidence, ", %" PRIu64 " of the copies with memory that is not pinned", s->f->pageable_copies);
     out->gain_us = time;
@@ -149,9 +151,8 @@ bool stitch__rule_redundant_copies(const stitch__subject *s, stitch__finding *ou
     if (!(time >= COPIES_FROM * run_time(s)) && !(steps && !(s->run->time_us > 0)))
         return false;
     if (s->run->time_us > 0)
-        stitch__say(out->evidence,
-                    "%.1f of %.1f us are copies and fills within the device (%" PRIu64 " and %" PRIu64 ")", time,
-                    s->run->time_us, s->f->copies, s->f->fills);
+        stitch__say(out->evidence, "of %s, copies (%" PRIu64 ") and fills (%" PRIu64 ") within the device take %s",
+                    stitch__time(s->run->time_us).s, s->f->copies, s->f->fills, stitch__time(time).s);
     if (steps)
         stitch__say(out->evidence, "%s%zu steps of the program do nothing else, the first is %.60s",
                     *out->evidence ? "; " : "", steps, s->f->steps[first].place);

@@ -312,7 +312,7 @@ static void say_part(const stitch__facts *f, const stitch__figures *g, const cha
         say(j, "DRAM at %.0f %% of the %.0f GB/s that it %s", 100 * share, f->ceilings.dram_gb_s,
             f->ceilings.measured ? "was measured to copy at" : "should copy at");
     else
-        say(j, "%s at %.0f %% of %s peak", part, 100 * share, strcmp(part, "tensor cores") == 0 ? "their" : "the");
+        say(j, "%s", stitch__level(part, share).s);
 }
 
 static void judge_by_counts(const stitch__facts *f, const stitch__kernel_fact *k, const stitch__figures *g,
@@ -330,20 +330,21 @@ static void judge_by_counts(const stitch__facts *f, const stitch__kernel_fact *k
     /* Bytes asked for are at least those of DRAM: above the ridge arithmetic bounds it in any case. */
     j->bound = intensity >= ridge ? STITCH__BOUND_COMPUTE : STITCH__BOUND_MEMORY;
     say(j,
-        "counted, not timed: %.3g operations for each byte that threads ask for; arithmetic would bound it from %.3g "
-        "on",
+        "%.3g operations for each byte that threads ask for, and arithmetic bounds it from %.3g on (counted, not "
+        "timed)",
         intensity, ridge);
 }
 
 static void judge_wait(const stitch__kernel_fact *k, const stitch__figures *g, stitch__judged *j)
 {
     double share;
-    const char *reason = stitch__stall_most(k, &share);
+    const char *reason = stitch__stall_most(k, &share), *meaning;
+    (void)stitch__stall_hint(reason, &meaning);
     j->bound = STITCH__BOUND_LATENCY;
     say(j, "far from every limit: %s at %.0f %%, %s at %.0f %%", g->memory_part, 100 * g->memory, g->compute_part,
         100 * g->compute);
     if (*reason)
-        say(j, "; warps wait, %.0f %% of it %s", 100 * share, reason);
+        say(j, "; warps wait, %.0f %% of that %s (%s)", 100 * share, meaning, reason);
 }
 
 void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, const stitch__figures *g,
@@ -361,7 +362,7 @@ void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, 
         say_part(f, g, memory ? g->memory_part : g->compute_part, g->reached, j);
     } else if (g->time_us < STITCH__SHORT_KERNEL_US) {
         j->bound = STITCH__BOUND_LAUNCH;
-        say(j, "%.1f us: hardly more than an empty kernel takes", g->time_us);
+        say(j, "%.1f us, hardly more than an empty kernel takes", g->time_us);
     } else if (2 * g->blocks <= g->multiprocessors && !isnan(g->time_us)) {
         j->bound = STITCH__BOUND_LAUNCH;
         say(j, "%.0f blocks on %.0f multiprocessors", g->blocks, g->multiprocessors);
@@ -382,6 +383,20 @@ static double weight_of(const stitch__kernel_fact *k, const stitch__figures *g)
 {
     double launches = (double)(k->launches ? k->launches : 1);
     return stitch__or(g->total_us, launches * stitch__or(stitch__metric_of(k, STITCH__METRIC_INST), 1));
+}
+
+/* "3001 kernels of 1.1 us each, ..." */
+static void say_short_kernels(const stitch__facts *f, const stitch__figures *figures, double all, stitch__judged *j)
+{
+    double launches = 0, time = 0;
+    for (size_t i = 0; i < f->kernel_count; i++) {
+        if (!(figures[i].time_us < STITCH__SHORT_KERNEL_US))
+            continue;
+        launches += (double)(f->kernels[i].launches ? f->kernels[i].launches : 1);
+        time += stitch__or(figures[i].total_us, 0);
+    }
+    say(j, "%.0f kernels of %.1f us each, hardly more than an empty kernel takes, are %.0f %% of the kernel time",
+        launches, stitch__or(stitch__ratio(time, launches), 0), 100 * stitch__or(stitch__ratio(time, all), 0));
 }
 
 static void judge_kernels(const stitch__facts *f, const stitch__figures *figures, const stitch__judged *kernels,
@@ -413,15 +428,21 @@ static void judge_kernels(const stitch__facts *f, const stitch__figures *figures
         return;
     }
     const char *what = isnan(figures[worst].total_us) ? "work" : "kernel time";
-    if (time[bound] > 1.01 * most)
-        say(j, "%.0f %% of the %s; ", 100 * stitch__or(stitch__ratio(time[bound], all), 0), what);
-    say(j, "%s with %.0f %% of the %s: %s", stitch__short_name(f->kernels[worst].name, name),
-        100 * stitch__or(stitch__ratio(most, all), 0), what, kernels[worst].because);
+    stitch__short_name(f->kernels[worst].name, name);
+    if (bound == STITCH__BOUND_LAUNCH && figures[worst].time_us < STITCH__SHORT_KERNEL_US)
+        say_short_kernels(f, figures, all, j);
+    else if (time[bound] > 1.01 * most)
+        say(j, "%.0f %% of the %s, most of it in %s (%.0f %%): %s",
+            100 * stitch__or(stitch__ratio(time[bound], all), 0), what, name,
+            100 * stitch__or(stitch__ratio(most, all), 0), kernels[worst].because);
+    else
+        say(j, "%s, %.0f %% of the %s: %s", name, 100 * stitch__or(stitch__ratio(most, all), 0), what,
+            kernels[worst].because);
 }
 
 static void judge_idle(const stitch__facts *f, const stitch__run_figures *run, stitch__judged *j)
 {
-    const char *why = f->graph ? "between the nodes of a graph" : "while the host launches";
+    const char *why = f->graph ? "between the nodes of a graph" : "between launches";
     double most = run->launch_us;
     j->bound = STITCH__BOUND_LAUNCH;
     if (run->host_us > most) {
@@ -434,8 +455,8 @@ static void judge_idle(const stitch__facts *f, const stitch__run_figures *run, s
         why = "while the host waits for it and has launched nothing else";
         j->bound = STITCH__BOUND_HOST;
     }
-    say(j, "the device is idle for %.0f %% of %.1f us, for %.1f us of it %s",
-        100 * fmin(run->idle_us / run->time_us, 1), run->time_us, most, why);
+    say(j, "the device is idle for %.0f %% of %s, for %s of that %s", 100 * fmin(run->idle_us / run->time_us, 1),
+        stitch__time(run->time_us).s, stitch__time(most).s, why);
     if (f->kernels_left_out + f->kernel_count > 1 && run->kernel_us > 0)
         say(j, "; a kernel takes %.1f us", run->kernel_us);
 }
@@ -481,8 +502,8 @@ void stitch__judge_run(const stitch__facts *f, const stitch__run_figures *run, c
     memset(j, 0, sizeof(*j));
     if (run->time_us > 0 && host_copy >= COPIES_FROM * run->time_us) {
         j->bound = STITCH__BOUND_COPY;
-        say(j, "copies between host and device take %.0f %% of %.1f us: %.3g MB at %.1f GB/s",
-            100 * fmin(host_copy / run->time_us, 1), run->time_us, (double)f->host_copy_bytes / 1e6,
+        say(j, "copies between host and device take %.0f %% of %s: %.3g MB at %.1f GB/s",
+            100 * fmin(host_copy / run->time_us, 1), stitch__time(run->time_us).s, (double)f->host_copy_bytes / 1e6,
             stitch__or(stitch__ratio((double)f->host_copy_bytes / 1e3, host_copy), 0));
         if (f->pageable_copies)
             say(j, "; %" PRIu64 " of them with memory that is not pinned", f->pageable_copies);
@@ -490,7 +511,8 @@ void stitch__judge_run(const stitch__facts *f, const stitch__run_figures *run, c
         judge_idle(f, run, j);
     } else if (run->time_us > 0 && stitch__or(positive(f->copy_us), 0) >= COPIES_FROM * run->time_us) {
         j->bound = STITCH__BOUND_COPY;
-        say(j, "copies and fills take %.0f %% of %.1f us", 100 * fmin(f->copy_us / run->time_us, 1), run->time_us);
+        say(j, "copies and fills take %.0f %% of %s", 100 * fmin(f->copy_us / run->time_us, 1),
+            stitch__time(run->time_us).s);
     } else if (f->kernel_count) {
         judge_kernels(f, figures, kernels, j);
     } else {

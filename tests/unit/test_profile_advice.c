@@ -252,7 +252,7 @@ TEST(tuned_copy)
     stitch__advices_free(&a);
     f->ceilings = (stitch__ceilings){0}; /* then by CUPTI's share of the peak */
     advise(f, &a);
-    CHECK_HAS(a.kernels[0].because, "DRAM at 84 % of the peak");
+    CHECK_HAS(a.kernels[0].because, "DRAM at 84 % of its peak");
     release(f, &a);
 }
 
@@ -295,7 +295,7 @@ TEST(roofline_of_counts)
     advise(f, &a);
     CHECK_INT(a.kernels[0].bound, STITCH__BOUND_MEMORY);
     CHECK_INT(a.kernels[1].bound, STITCH__BOUND_COMPUTE); /* 125 operations a byte; float32 needs 14.6 */
-    CHECK_HAS(a.kernels[1].because, "counted, not timed: 125 operations");
+    CHECK_HAS(a.kernels[1].because, "125 operations for each byte that threads ask for");
     CHECK_HAS(a.kernels[1].because, "14.6");
     CHECK_HAS(a.kernels[2].because, "97.6"); /* TF32 products at 400 TFLOP/s */
     CHECK_INT(a.run.bound, STITCH__BOUND_COMPUTE);
@@ -322,11 +322,11 @@ TEST(chain_of_launches)
     chain_of(f, 64, 1.7, 160);
     advise(f, &a);
     CHECK_INT(a.run.bound, STITCH__BOUND_LAUNCH);
-    CHECK_HAS(a.run.because, "idle for 60 % of 268.8 us");
+    CHECK_HAS(a.run.because, "idle for 60 % of 268.80 us, for 160.00 us of that between launches");
     CHECK_STR(a.list[0].rule, "launch_bound");
     CHECK_NEAR(a.list[0].gain_us, 160 - 63 * 1.2, 1e-6);
     check_text(f, &a, "Launch-bound: the device is idle");
-    check_text(f, &a, "Most to gain: launch_bound in the run, up to 84.40 us (31 % of the run).");
+    check_text(f, &a, "Most to gain: launch_bound, up to 84.40 us (31 % of the run).");
     stitch__advices_free(&a);
     f->graph = true;
     f->idle_us = 75;
@@ -351,7 +351,7 @@ TEST(copies_from_the_host)
     f->busy_us = f->wall_us = 5290;
     advise(f, &a);
     CHECK_INT(a.run.bound, STITCH__BOUND_COPY);
-    CHECK_HAS(a.run.because, "98 % of 5290.0 us");
+    CHECK_HAS(a.run.because, "98 % of 5.29 ms");
     CHECK_HAS(a.run.because, "67.1 MB at 12.9 GB/s; 2 of them with memory that is not pinned");
     CHECK_STR(a.list[0].rule, "host_copies");
     CHECK_NEAR(a.list[0].gain_us, 5200, 1e-6);
@@ -367,7 +367,7 @@ TEST(waits_of_the_host)
     f->host_us = 150;
     advise(f, &a);
     CHECK_INT(a.run.bound, STITCH__BOUND_HOST);
-    CHECK_HAS(a.run.because, "for 1300.0 us of it while the host waits");
+    CHECK_HAS(a.run.because, "for 1.30 ms of that while the host waits");
     CHECK_STR(a.list[0].rule, "sync_bound");
     stitch__advices_free(&a);
     f->sync_us = 0;
@@ -391,7 +391,7 @@ TEST(mixed_run)
     one_run(f);
     advise(f, &a);
     CHECK_INT(a.run.bound, STITCH__BOUND_LATENCY); /* 800 of 1400 us */
-    CHECK_HAS(a.run.because, "waits with 57 % of the kernel time: far from every limit");
+    CHECK_HAS(a.run.because, "waits, 57 % of the kernel time: far from every limit");
     CHECK_NEAR(a.run.limit_us, 600 * 0.9 + 800 * 0.3, 1e-6);
     CHECK_NEAR(a.run.reached, (600 * 0.9 + 800 * 0.3) / 1400, 1e-9);
     CHECK_STR(a.list[0].rule, "latency_bound");
@@ -447,6 +447,33 @@ static stitch__facts *rich(const stitch_context *ctx)
     return f;
 }
 
+TEST(many_kernels_of_next_to_nothing)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    f->graph = true;
+    f->launches = 3001;
+    f->wall_us = 3700;
+    f->busy_us = 3301.5;
+    f->idle_us = 300;
+    for (int i = 0; i < 2; i++) {
+        stitch__kernel_fact *k = stitch__facts_add_kernel(f);
+        CHECK(k != NULL);
+        k->name = i ? "first" : "next";
+        k->launches = i ? 1 : 3000;
+        k->time_us = i ? 1.5 : 1.1;
+    }
+    advise(f, &a);
+    CHECK_INT(a.run.bound, STITCH__BOUND_LAUNCH);
+    CHECK_STR(a.run.because,
+              "3001 kernels of 1.1 us each, hardly more than an empty kernel takes, are 100 % of the kernel time");
+    CHECK_STR(a.list[0].rule, "many_small_kernels");
+    CHECK_STR(
+        a.list[0].evidence,
+        "3001 kernels of 1.1 us each, although in a graph; of 3.70 ms, starting and ending them takes about 3.60 ms");
+    release(f, &a);
+}
+
 TEST(text_keeps_its_budget)
 {
     stitch__facts *f = rich(NULL);
@@ -458,7 +485,7 @@ TEST(text_keeps_its_budget)
     CHECK(!strstr(all, "Left out"));
     CHECK_HAS(all, "3 more kernels were not looked at.");
     CHECK_HAS(all, "stall reasons (not allowed)");
-    CHECK_HAS(all, "- 56.4 %: 1 x 3.10 ms matmul: memory, 94 % of the nearest limit");
+    CHECK_HAS(all, "- 56.4 %: 1 x 3.10 ms matmul: memory-bound, at 94 % of the nearest limit");
     CHECK_HAS(all, "1. [tensor_unused] matmul, up to ");
     for (size_t max = 1; max < full + 200; max++) {
         char *text = text_of(f, &a, max);
@@ -787,7 +814,7 @@ TEST(as_many_facts_as_there_can_be)
 TEST_MAIN(RUN(naive_matmul_with_all_counters), RUN(naive_matmul_with_few_counters_and_samples),
           RUN(uncoalesced_transpose), RUN(bank_conflicted_transpose), RUN(tuned_product), RUN(tuned_copy),
           RUN(classes_of_kernels), RUN(roofline_of_counts), RUN(chain_of_launches), RUN(copies_from_the_host),
-          RUN(waits_of_the_host), RUN(mixed_run), RUN(nothing_was_observed), RUN(text_keeps_its_budget),
-          RUN(long_lists_are_counted), RUN(json_has_all), RUN(advice_outlives_the_facts),
+          RUN(waits_of_the_host), RUN(mixed_run), RUN(nothing_was_observed), RUN(many_kernels_of_next_to_nothing),
+          RUN(text_keeps_its_budget), RUN(long_lists_are_counted), RUN(json_has_all), RUN(advice_outlives_the_facts),
           RUN(each_allocation_fails_once), RUN(each_allocation_fails_and_all_later_ones),
           RUN(facts_without_sense_are_survived), RUN(as_many_facts_as_there_can_be))

@@ -504,7 +504,7 @@ TEST(samples_alone_name_the_line)
     advise(f, &a);
     CHECK(advice_of(&a, "latency_bound") != NULL);
     CHECK_INT(advice_of(&a, "latency_bound")->line, 9);
-    CHECK_HAS(advice_of(&a, "latency_bound")->evidence, "90 % of waiting is long_scoreboard");
+    CHECK_HAS(advice_of(&a, "latency_bound")->evidence, "warps wait, 90 % of that for global or local memory (long_scoreboard)");
     stitch__advices_free(&a);
     k->samples = 0; /* too few to say anything */
     k->lines[0].samples = k->lines[0].reasons[0].samples = 1;
@@ -649,7 +649,7 @@ TEST(few_counters_are_not_taken_for_zeros)
     advise(f, &a);
     CHECK_INT(a.count, 1);
     CHECK_STR(a.list[0].rule, "compute_bound_near_limit");
-    CHECK_HAS(a.list[0].evidence, "issue slots at 95 %");
+    CHECK_HAS(a.list[0].evidence, "95 % of the issue slots are taken");
     release(f, &a);
 }
 
