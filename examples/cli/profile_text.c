@@ -53,12 +53,11 @@ static void put_name(const json_t *kernel, const json_t *steps)
 {
     char both[NAME + 1], place[NAME / 2] = "";
     const char *name = text(kernel, "name");
-    json_t *step = json_object_get(kernel, "step");
+    json_t *step = json_array_get(steps, (size_t)whole(kernel, "step"));
     size_t room;
 
-    if (step)
-        snprintf(place, sizeof(place), " (%.*s)", NAME / 2 - 5,
-                 text(json_array_get(steps, (size_t)json_integer_value(step)), "place"));
+    if (*text(step, "place"))
+        snprintf(place, sizeof(place), " (%.*s)", NAME / 2 - 5, text(step, "place"));
     room = NAME - strlen(place);
     if (strlen(name) > room)
         snprintf(both, sizeof(both), "%.*s..%s", (int)room - 2, name, place);
