@@ -141,6 +141,9 @@ void stitch__buf_free(stitch__buf *b);
 /* ---- text.c: strings, UTF-8, base64, hashes -------------------------------------------------------------------- */
 
 bool stitch__utf8_valid(const char *s, size_t len);
+/* short_name.c: the name of a kernel in `size` bytes (at least 4): one line, valid UTF-8. A C++ name that is longer
+ * loses its namespaces first, and then its end. Returns `out`. */
+const char *stitch__short_name(const char *name, char *out, size_t size);
 /* Appends `s` with control characters other than \n and \t, and invalid UTF-8, replaced; stops at max bytes and says
  * how many were left out. For untrusted text on its way into prompts, logs and reports. */
 void stitch__buf_puts_clean(stitch__buf *b, const char *s, size_t len, size_t max);

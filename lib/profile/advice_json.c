@@ -23,7 +23,7 @@ static json_t *number(double v)
 static json_t *text(const char *s)
 {
     char name[STITCH__NAME_BYTES];
-    return json_string(stitch__utf8_valid(s, strlen(s)) ? s : stitch__short_name(s, name));
+    return json_string(stitch__utf8_valid(s, strlen(s)) ? s : stitch__short_name(s, name, sizeof(name)));
 }
 
 static json_t *index_of(int32_t i)

@@ -39,23 +39,6 @@ typedef struct writer {
     size_t kernels, advice; /* of the pieces */
 } writer;
 
-const char *stitch__short_name(const char *name, char out[STITCH__NAME_BYTES])
-{
-    size_t len = strlen(name), most = STITCH__NAME_BYTES - 4;
-    bool cut = len > most, valid = stitch__utf8_valid(name, len);
-    if (cut) {
-        len = most;
-        while (len > 0 && ((unsigned char)name[len] & 0xc0) == 0x80)
-            len--;
-    }
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)name[i];
-        out[i] = c < 0x20 || c == 0x7f || (c >= 0x80 && !valid) ? '?' : name[i];
-    }
-    memcpy(out + len, cut ? "..." : "", cut ? 4 : 1);
-    return out;
-}
-
 static piece *begin(writer *w, int section, int value)
 {
     piece *p = &w->pieces[w->count++];
@@ -87,11 +70,11 @@ static void put_subject(writer *w, const stitch__advice *a)
     char name[STITCH__NAME_BYTES];
     const char *place = a->step >= 0 && (size_t)a->step < w->f->step_count ? w->f->steps[a->step].place : "";
     if (a->kernel >= 0 && (size_t)a->kernel < w->f->kernel_count)
-        stitch__buf_puts(&w->pool, stitch__short_name(w->f->kernels[a->kernel].name, name));
+        stitch__buf_puts(&w->pool, stitch__short_name(w->f->kernels[a->kernel].name, name, sizeof(name)));
     else
         stitch__buf_puts(&w->pool, a->step >= 0 ? "steps from" : "the run");
     if (*place)
-        stitch__buf_printf(&w->pool, a->kernel >= 0 ? " (%s)" : " %s", stitch__short_name(place, name));
+        stitch__buf_printf(&w->pool, a->kernel >= 0 ? " (%s)" : " %s", stitch__short_name(place, name, sizeof(name)));
 }
 
 /* ---- pieces ---- */
@@ -125,9 +108,10 @@ static void write_device(writer *w)
     const stitch__ceilings *c = &f->ceilings;
     char name[STITCH__NAME_BYTES];
     piece *p = begin(w, DEVICE, 18);
-    stitch__buf_printf(&w->pool, "Device: %s", *f->device ? stitch__short_name(f->device, name) : "not known");
+    stitch__buf_printf(&w->pool, "Device: %s",
+                       *f->device ? stitch__short_name(f->device, name, sizeof(name)) : "not known");
     if (*f->arch)
-        stitch__buf_printf(&w->pool, " (%s)", stitch__short_name(f->arch, name));
+        stitch__buf_printf(&w->pool, " (%s)", stitch__short_name(f->arch, name, sizeof(name)));
     if (f->multiprocessors)
         stitch__buf_printf(&w->pool, ", %" PRIu32 " multiprocessors", f->multiprocessors);
     double dram = stitch__measured(c->dram_gb_s), f32 = stitch__measured(c->f32_tflops);
@@ -164,9 +148,9 @@ static void write_kernel(writer *w, size_t i)
     stitch__buf_printf(b, "%" PRIu64 " x ", k->launches);
     if (!isnan(g.time_us))
         stitch__buf_printf(b, "%s ", stitch__time(g.time_us).s);
-    stitch__buf_puts(b, stitch__short_name(k->name, name));
+    stitch__buf_puts(b, stitch__short_name(k->name, name, sizeof(name)));
     if (k->step >= 0 && (size_t)k->step < w->f->step_count)
-        stitch__buf_printf(b, " (%s)", stitch__short_name(w->f->steps[k->step].place, name));
+        stitch__buf_printf(b, " (%s)", stitch__short_name(w->f->steps[k->step].place, name, sizeof(name)));
     stitch__buf_printf(b, "%s: %s", k->library ? " of a library" : "",
                        v->bound == STITCH__BOUND_UNKNOWN ? "what bounds it is not known"
                                                          : stitch__bound_class_name(v->bound));
@@ -192,7 +176,7 @@ static void write_kernel(writer *w, size_t i)
 static void put_place(stitch__buf *b, const stitch__advice *a)
 {
     char name[STITCH__NAME_BYTES];
-    stitch__buf_printf(b, "%s:%" PRIu32, *a->file ? stitch__short_name(a->file, name) : "line", a->line);
+    stitch__buf_printf(b, "%s:%" PRIu32, *a->file ? stitch__short_name(a->file, name, sizeof(name)) : "line", a->line);
 }
 
 /* "1. [uncoalesced] transpose (run[1]), up to 12.00 us (10 % of the run)" */

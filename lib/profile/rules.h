@@ -187,11 +187,6 @@ int32_t stitch__fusable_next(const stitch__facts *f, int32_t step);
 /* Of a step's kernels and the gaps before them, in a run; NAN: not known. launches: of its kernel. */
 double stitch__step_time(const stitch__subject *s, int32_t step, double *launches);
 
-/* ---- advice_text.c ---------------------------------------------------------------------------------------------- */
-
-enum { STITCH__NAME_BYTES = 72 };
-
-/* A name for people: one line, valid UTF-8, cut. Returns `out`. */
-const char *stitch__short_name(const char *name, char out[STITCH__NAME_BYTES]);
+enum { STITCH__NAME_BYTES = 72 }; /* for stitch__short_name() */
 
 #endif

@@ -59,19 +59,10 @@ static text bytes_text(uint64_t bytes)
     return t;
 }
 
-/* A name cut at a character boundary. */
 static text name_text(const char *name)
 {
     text t;
-    size_t len = strlen(name);
-    if (len > NAME_BYTES) {
-        len = NAME_BYTES;
-        while (len > 0 && ((unsigned char)name[len] & 0xc0) == 0x80)
-            len--;
-        snprintf(t.s, sizeof(t.s), "%.*s...", (int)len, name);
-    } else {
-        snprintf(t.s, sizeof(t.s), "%s", name);
-    }
+    stitch__short_name(name, t.s, NAME_BYTES + 4);
     return t;
 }
 

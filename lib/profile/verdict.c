@@ -428,7 +428,7 @@ static void judge_kernels(const stitch__facts *f, const stitch__figures *figures
         return;
     }
     const char *what = isnan(figures[worst].total_us) ? "work" : "kernel time";
-    stitch__short_name(f->kernels[worst].name, name);
+    stitch__short_name(f->kernels[worst].name, name, sizeof(name));
     if (bound == STITCH__BOUND_LAUNCH && figures[worst].time_us < STITCH__SHORT_KERNEL_US)
         say_short_kernels(f, figures, all, j);
     else if (time[bound] > 1.01 * most)

@@ -451,6 +451,36 @@ TEST(suggestions)
     CHECK(stitch__nearest("", words, 0) == NULL);
 }
 
+TEST(short_names)
+{
+    static const struct {
+        const char *name, *out; /* in 40 bytes */
+    } rows[] = {
+        {"", ""},
+        {"k", "k"},
+        {"a_name_of_exactly_thirty_nine_charactersX", "a_name_of_exactly_thirty_nine_charac..."},
+        {"a::short<b::one>", "a::short<b::one>"}, /* fits as it is */
+        {"at::native::elementwise_kernel<128, at::Foo>", "elementwise_kernel<128, Foo>"},
+        {"at::native::(anonymous namespace)::layer_norm_kernel<float>", "layer_norm_kernel<float>"},
+        {"n::k<n::F(n::Base &, n::Type)::{lambda()#2}::operator()() const::{lambda(n::f)#1}>", "k<F::{lambda(f)#1}>"},
+        {"n::k<n::F<n::G<int>>(int)::{lambda()#2}, std::array<char *, 2>>", "k<F::{lambda()#2}, array<char *, 2>>"},
+        {"n::sum<float>::operator()(n::Iterator &)::{lambda(float, float)#1}", "sum::{lambda(float, float)#1}"},
+        {"n::k<const n::some::type *, unsigned int, m::other &>", "k<const type *, unsigned int, other &>"},
+        {"sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize", "sm90_xmma_gemm_f32f32_tf32f32_f32_tn..."},
+        {"a::kernel_with_a_name_that_is_too_long_for_it<int>", "kernel_with_a_name_that_is_too_long_..."},
+        {"broken::a<b::c(d::e{f::g[h::i>>>>>>>>>>>>>>>", "broken::a<b::c(d::e{f::g[h::i>>>>>>>..."},
+        {"xxcaf\xc3\xa9_caf\xc3\xa9_caf\xc3\xa9_caf\xc3\xa9_caf\xc3\xa9_caf\xc3\xa9_caf\xc3\xa9_caf\xc3\xa9_",
+         "xxcaf\xc3\xa9_caf\xc3\xa9_caf\xc3\xa9_caf\xc3\xa9_caf\xc3\xa9_caf..."}, /* between characters */
+        {"bad\xff\n", "bad??"},
+    };
+    char out[40], deep[4000];
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++)
+        CHECK_STR(stitch__short_name(rows[i].name, out, sizeof(out)), rows[i].out);
+    memset(deep, '<', sizeof(deep) - 1);
+    deep[sizeof(deep) - 1] = '\0';
+    CHECK_INT(strlen(stitch__short_name(deep, out, sizeof(out))), sizeof(out) - 1);
+}
+
 TEST(base64)
 {
     static const char *const pairs[][2] = {
@@ -631,5 +661,5 @@ TEST_MAIN(RUN(statuses_have_names), RUN(errors_are_owned_and_replaced), RUN(mess
           RUN(options_are_checked), RUN(older_and_newer_callers), RUN(defaults), RUN(cancellation_and_deadlines),
           RUN(slots_are_made_once), RUN(slots_are_freed_in_reverse), RUN(slots_are_made_once_for_all_threads),
           RUN(log_lines_cannot_be_forged), RUN(memory), RUN(buffers), RUN(untrusted_text), RUN(suggestions),
-          RUN(base64), RUN(sha256), RUN(dtypes), RUN(files), RUN(special_files_are_not_replaced),
+          RUN(short_names), RUN(base64), RUN(sha256), RUN(dtypes), RUN(files), RUN(special_files_are_not_replaced),
           RUN(readers_see_whole_files), RUN(random_bytes))
