@@ -301,17 +301,20 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
 {
     stitch__counters *counters = NULL;
     stitch_trace *plain = NULL;
+    const stitch__timeline *t;
     stitch__launches l = {0};
-    int rc;
+    int rc = STITCH_OK;
 
     if (!c->f->kernel_count)
         return stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED, "no kernels were seen in the timeline");
-    rc = trace_run(c, true, &plain, stop, err);
+    if (c->region->expected_count) /* a program's runs before were graphs; other work has the one form */
+        rc = trace_run(c, true, &plain, stop, err);
     if (rc || *stop)
         return rc;
-    if (stitch__launches_of(c->f, stitch__trace_finished(plain), &l))
+    t = stitch__trace_finished(plain ? plain : c->traces[middle_run(c)]);
+    if (stitch__launches_of(c->f, t, &l))
         rc = stitch__err_nomem(c->ctx, err);
-    if (!rc && has_graphs(stitch__trace_finished(plain)))
+    if (!rc && has_graphs(t))
         rc = stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED,
                          "the work launches graphs, and CUPTI counts no kernels in them: run it without graphs, as "
                          "launches on streams (a verified program is profiled like that)");

@@ -16,14 +16,18 @@
 #include "profile/exclusive.h"
 #include "profile/metric_plan.h"
 
-enum { DEFAULT_KERNELS = 256, MOST_KERNELS = 1 << 16, NESTING = 1, MOST_PASSES = 100 };
+enum { MOST_KERNELS = 1 << 16, NESTING = 1, MOST_PASSES = 100 };
 
 struct stitch__counters {
     stitch_context *ctx;
     stitch__device *dev;
     const stitch__cupti *cupti;
+    stitch__arena arena;
+    int set;
+    const char *const *extra;
+    size_t extra_count;
     stitch__metric_plan plan;
-    uint8_t *availability;
+    uint8_t *availability; /* NULL: not asked for */
     size_t max_kernels;
     bool repeats;
     bool *wanted; /* NULL: all */
@@ -73,7 +77,18 @@ static int check_support(const stitch__counters *c, stitch_error **err)
     return stitch__err(c->ctx, err, STITCH_E_UNSUPPORTED, "the device's hardware counters cannot be used: %s", text);
 }
 
-/* Which counters the device has for this user; nothing where CUPTI has nothing to say. */
+/* Whether the device is a part of one: of MIG ("NVIDIA A100-SXM4-40GB MIG 1g.5gb") or a virtual one ("NVIDIA A40-48Q",
+ * "GRID T4-2B4"). Such a part may lack counters that the chip has. */
+static bool is_part(const char *name)
+{
+    const char *dash = strrchr(name, '-');
+    size_t digits = dash ? strspn(dash + 1, "0123456789") : 0;
+    return strstr(name, " MIG ") || strncmp(name, "GRID ", 5) == 0 ||
+           (digits && strchr("ABCQ", dash[1 + digits]) && dash[1 + digits] && !dash[2 + digits]);
+}
+
+/* Which counters the device has for this user; nothing where CUPTI has nothing to say. Takes 80 to 125 ms on an H200.
+ */
 static int read_availability(stitch__counters *c, stitch_error **err)
 {
     stitch__cupti_availability a = {STITCH__CUPTI_AVAILABILITY_SIZE, NULL, c->dev->context};
@@ -84,25 +99,29 @@ static int read_availability(stitch__counters *c, stitch_error **err)
     return a.image ? CALL(c, ProfilerGetCounterAvailability, &a, err) : stitch__err_nomem(c->ctx, err);
 }
 
-static int open_parts(stitch__counters *c, const stitch__counters_options *o, stitch_error **err)
+static int make_plan(stitch__counters *c, stitch__metric_plan *out, stitch_error **err)
+{
+    stitch__cupti_chip_name chip = {STITCH__CUPTI_CHIP_NAME_SIZE, NULL, (size_t)c->dev->ordinal};
+    int rc = CALL(c, DeviceGetChipName, &chip, err);
+    if (rc == STITCH_OK && !chip.name)
+        rc = stitch__err(c->ctx, err, STITCH_E_LIBRARY, "cuptiDeviceGetChipName gives no name");
+    if (rc == STITCH_OK)
+        rc = stitch__metric_plan_make(c->ctx, c->cupti, chip.name, c->availability, c->set, c->extra, c->extra_count,
+                                      out, err);
+    return rc;
+}
+
+static int open_parts(stitch__counters *c, stitch_error **err)
 {
     stitch__cupti_profiler_init init = {STITCH__CUPTI_PROFILER_INIT_SIZE, NULL};
-    stitch__cupti_chip_name chip = {STITCH__CUPTI_CHIP_NAME_SIZE, NULL, (size_t)c->dev->ordinal};
     int rc = stitch__cupti_open_profiler(c->ctx, c->cupti, err);
     if (rc == STITCH_OK)
         rc = CALL(c, ProfilerInitialize, &init, err);
     if (rc == STITCH_OK)
         rc = check_support(c, err);
-    if (rc == STITCH_OK)
-        rc = CALL(c, DeviceGetChipName, &chip, err);
-    if (rc == STITCH_OK && !chip.name)
-        rc = stitch__err(c->ctx, err, STITCH_E_LIBRARY, "cuptiDeviceGetChipName gives no name");
-    if (rc == STITCH_OK)
+    if (rc == STITCH_OK && is_part(c->dev->info.name))
         rc = read_availability(c, err);
-    if (rc == STITCH_OK)
-        rc = stitch__metric_plan_make(c->ctx, c->cupti, chip.name, c->availability, o->set, o->extra, o->extra_count,
-                                      &c->plan, err);
-    return rc;
+    return rc ? rc : make_plan(c, &c->plan, err);
 }
 
 static int keep_wanted(stitch__counters *c, const bool *wanted, stitch_error **err)
@@ -116,6 +135,17 @@ static int keep_wanted(stitch__counters *c, const bool *wanted, stitch_error **e
     return STITCH_OK;
 }
 
+/* Names that have been checked: for another plan. */
+static int keep_extra(stitch__counters *c, stitch_error **err)
+{
+    const char **names = stitch__arena_array(&c->arena, c->extra_count + 1, sizeof(*names));
+    bool all = names != NULL;
+    for (size_t i = 0; all && i < c->extra_count; i++)
+        all = (names[i] = stitch__arena_strdup(&c->arena, c->extra[i])) != NULL;
+    c->extra = names;
+    return all ? STITCH_OK : stitch__err_nomem(c->ctx, err);
+}
+
 int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,
                           const stitch__counters_options *options, stitch__counters **out, stitch_error **err)
 {
@@ -125,25 +155,30 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
             ctx, err, STITCH_E_UNSUPPORTED,
             "the device is simulated and has no hardware counters; use a machine with a GPU and the device "
             "\"auto\" or \"cuda:0\"");
-    if (options->max_kernels > MOST_KERNELS)
-        return stitch__err(ctx, err, STITCH_E_INVALID,
-                           "counters: at most %d kernels can be measured at a time, not %zu", MOST_KERNELS,
-                           options->max_kernels);
+    if (options->max_kernels < 1 || options->max_kernels > MOST_KERNELS)
+        return stitch__err(ctx, err, STITCH_E_INVALID, "counters: 1 to %d kernels can be measured at a time, not %zu",
+                           MOST_KERNELS, options->max_kernels);
     stitch__counters *c = stitch__calloc(ctx, 1, sizeof(*c));
     if (!c)
         return stitch__err_nomem(ctx, err);
     c->ctx = ctx;
     c->dev = dev;
     c->cupti = cupti;
-    c->max_kernels = options->max_kernels ? options->max_kernels : DEFAULT_KERNELS;
+    c->arena.ctx = ctx;
+    c->set = options->set;
+    c->extra = options->extra;
+    c->extra_count = options->extra_count;
+    c->max_kernels = options->max_kernels;
     c->repeats = options->repeats;
     int rc = keep_wanted(c, options->wanted, err);
     if (rc == STITCH_OK)
         rc = stitch__device_enter(dev, err);
     if (rc == STITCH_OK) {
-        rc = open_parts(c, options, err);
+        rc = open_parts(c, err);
         stitch__device_leave(dev);
     }
+    if (rc == STITCH_OK)
+        rc = keep_extra(c, err);
     if (rc)
         stitch__counters_close(c);
     else
@@ -183,7 +218,8 @@ static int configure(stitch__counters *c, stitch_error **err)
     return CALL(c, RangeProfilerSetConfig, &s, err);
 }
 
-static int attach(stitch__counters *c, stitch_error **err)
+/* *refused: by CUPTI, once it has the plan. */
+static int attach(stitch__counters *c, bool *refused, stitch_error **err)
 {
     stitch__cupti_range_enable e = {STITCH__CUPTI_RANGE_ENABLE_SIZE, NULL, c->dev->context};
     int rc = stitch__exclusive_subscribe(c->ctx, c->cupti, &c->subscriber, err);
@@ -193,13 +229,14 @@ static int attach(stitch__counters *c, stitch_error **err)
         return rc;
     c->profiler = e.profiler;
     rc = make_image(c, err);
-    if (rc == STITCH_OK)
-        rc = configure(c, err);
     if (rc)
         return rc;
     stitch__cupti_range_object o = {STITCH__CUPTI_RANGE_OBJECT_SIZE, NULL, c->profiler};
-    rc = CALL(c, RangeProfilerStart, &o, err);
+    rc = configure(c, err);
+    if (rc == STITCH_OK)
+        rc = CALL(c, RangeProfilerStart, &o, err);
     c->started = rc == STITCH_OK;
+    *refused = rc == STITCH_E_LIBRARY || rc == STITCH_E_UNSUPPORTED;
     return rc;
 }
 
@@ -220,11 +257,50 @@ static int detach(stitch__counters *c, stitch_error **err)
         int code = check(c, c->cupti->Unsubscribe(c->subscriber), "cuptiUnsubscribe", rc ? NULL : err);
         rc = rc ? rc : code;
     }
+    c->subscriber = c->profiler = NULL;
+    c->started = c->running = false;
+    stitch__zero_free(c->data);
+    return rc;
+}
+
+/* As detach(), and others may use CUPTI. */
+static int release(stitch__counters *c, stitch_error **err)
+{
+    int rc = detach(c, err);
     if (c->claimed)
         stitch__exclusive_release();
-    c->subscriber = c->profiler = NULL;
-    c->started = c->claimed = c->running = false;
-    stitch__zero_free(c->data);
+    c->claimed = false;
+    return rc;
+}
+
+/* With the counters that the device has, where that was not asked before: whether that is another plan. */
+static bool plan_again(stitch__counters *c)
+{
+    stitch__metric_plan plan;
+    if (c->availability || read_availability(c, NULL) || !c->availability || make_plan(c, &plan, NULL))
+        return false;
+    bool same = plan.config_size == c->plan.config_size && memcmp(plan.config, c->plan.config, plan.config_size) == 0;
+    stitch__metric_plan_free(same ? &plan : &c->plan);
+    if (!same)
+        c->plan = plan;
+    return !same;
+}
+
+static int begin(stitch__counters *c, stitch_error **err)
+{
+    stitch_error *why = NULL;
+    bool refused = false;
+    int rc = attach(c, &refused, &why);
+    if (refused) {
+        detach(c, NULL);
+        if (plan_again(c)) {
+            stitch_error_free(why);
+            why = NULL;
+            rc = attach(c, &refused, &why);
+        }
+    }
+    if (rc)
+        stitch__err_hand_on(err, &why);
     return rc;
 }
 
@@ -242,13 +318,13 @@ int stitch__counters_start(stitch__counters *c, stitch_error **err)
     c->claimed = true;
     rc = stitch__device_enter(c->dev, err);
     if (rc == STITCH_OK) {
-        rc = attach(c, err);
+        rc = begin(c, err);
         c->running = rc == STITCH_OK;
         if (rc)
-            detach(c, NULL);
+            release(c, NULL);
         stitch__device_leave(c->dev);
     } else {
-        detach(c, NULL);
+        release(c, NULL);
     }
     return rc;
 }
@@ -389,7 +465,7 @@ int stitch__counters_stop(stitch__counters *c, stitch_error **err)
     bool entered = rc == STITCH_OK;
     if (entered)
         rc = collect(c, err);
-    int gone = detach(c, rc ? NULL : err);
+    int gone = release(c, rc ? NULL : err);
     if (entered)
         stitch__device_leave(c->dev);
     rc = rc ? rc : gone;
@@ -437,7 +513,7 @@ void stitch__counters_close(stitch__counters *c)
         return;
     if (c->running) {
         bool entered = stitch__device_enter(c->dev, NULL) == STITCH_OK;
-        detach(c, NULL);
+        release(c, NULL);
         if (entered)
             stitch__device_leave(c->dev);
     }
@@ -445,5 +521,6 @@ void stitch__counters_close(stitch__counters *c)
     stitch_free(c->availability);
     stitch_free(c->wanted);
     stitch_free(c->values);
+    stitch__arena_free(&c->arena);
     stitch_free(c);
 }

@@ -20,14 +20,14 @@ typedef struct stitch__counters_options {
     int set;                  /* STITCH__METRIC_CHEAP or _FULL (which contains the cheap ones) */
     const char *const *extra; /* CUPTI's names ("dram__bytes.sum.per_second"), collected besides; not kept */
     size_t extra_count;       /* at most STITCH__FACTS_EXTRA */
-    size_t max_kernels;       /* launches; 0: 256. Those that come after are not measured; room for each takes time */
+    size_t max_kernels;       /* launches, one at least. Those that come after are not measured; room takes time */
     bool repeats;             /* the caller repeats the region (stitch__counters_again()) */
     const bool *wanted;       /* max_kernels of them: launches whose values are read, which takes time; NULL: all */
 } stitch__counters_options;
 
-/* Prepares: opens CUPTI's host part, checks the metrics against what the device at hand offers (those that it does not
- * are left out and named by stitch__counters_missing()), plans the passes. Switches nothing on: it may be called while
- * a trace runs. Errors that mean "go on without": STITCH_E_BUSY (another tool, another process), STITCH_E_UNSUPPORTED
+/* Prepares: opens CUPTI's host part, checks the metrics against what the chip offers, and where the device is a part of
+ * one, against what that offers (metrics that are not are left out and named by stitch__counters_missing(), which may
+ * name more after start()), plans the passes. Switches nothing on: it may be called while a trace runs. Errors that mean "go on without": STITCH_E_BUSY (another tool, another process), STITCH_E_UNSUPPORTED
  * (not allowed, not offered, simulated), STITCH_E_NO_LIBRARY, STITCH_E_LIBRARY; their messages say what would help.
  * STITCH_E_INVALID: options. */
 int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,

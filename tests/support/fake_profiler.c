@@ -17,6 +17,7 @@ static const char config_mark[] = "a fake config image", data_mark[] = "a fake c
 
 typedef struct host {
     size_t count;
+    bool checked; /* it knows what the device has */
     char names[NAMES][160];
 } host;
 
@@ -79,6 +80,7 @@ static int host_initialize(stitch__cupti_host_init *p)
     p->host = calloc(1, sizeof(host));
     if (!p->host)
         return STITCH__CUPTI_OUT_OF_MEMORY;
+    ((host *)p->host)->checked = p->availability != NULL;
     f->hosts++;
     return STITCH__CUPTI_OK;
 }
@@ -108,7 +110,7 @@ static int add_metrics(stitch__cupti_add_metrics *p)
     ENTER(ProfilerHostConfigAddMetrics, p, count);
     for (size_t i = 0; i < p->count; i++) {
         if (!strchr(p->metrics[i], '.') || matches(p->metrics[i], f->without) ||
-            matches(p->metrics[i], f->uncollectable))
+            matches(p->metrics[i], f->uncollectable) || (h->checked && matches(p->metrics[i], f->unavailable)))
             return INVALID;
     }
     for (size_t i = 0; i < p->count && h->count < NAMES; i++)
@@ -131,6 +133,9 @@ static int config_image(stitch__cupti_config_image *p)
         return INVALID;
     memset(p->config, 1, p->config_size);
     memcpy(p->config, config_mark, sizeof(config_mark));
+    for (size_t i = 0; i < h->count; i++)
+        if (matches(h->names[i], f->unavailable))
+            p->config[sizeof(config_mark)] = 2;
     return STITCH__CUPTI_OK;
 }
 
@@ -221,6 +226,8 @@ static int set_config(stitch__cupti_range_config *p)
         p->replay != (f->repeats ? STITCH__CUPTI_USER_REPLAY : STITCH__CUPTI_KERNEL_REPLAY) || p->nesting_levels != 1 ||
         p->min_nesting != 1 || p->target_nesting != 1)
         return INVALID;
+    if (p->config[sizeof(config_mark)] == 2)
+        return STITCH__CUPTI_NOT_SUPPORTED;
     f->data = p->data;
     f->max_ranges = p->max_ranges;
     f->launches = f->dropped = f->stops = 0;

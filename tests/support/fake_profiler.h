@@ -25,6 +25,7 @@ typedef struct fake_profiler {
     int level[7];                         /* supported, architecture, sli, vgpu, confidential, mining, wsl */
     const char *without;                  /* names with this in them are not known */
     const char *uncollectable;            /* names with this in them are known, and refused */
+    const char *unavailable;              /* names with this in them the chip has and the device has not */
     const char *unevaluable;              /* names with this in them have no value */
     const char *infinite;                 /* names with this in them are infinite */
     bool backwards;                       /* ranges come last first */

@@ -379,7 +379,7 @@ TEST(one_name_in_two_steps)
     check_quiet("one name in two steps");
 }
 
-/* The plain form is asked for where counters are: once for the launches, then once a pass. */
+/* The plain form is asked for where counters are, once a pass; the launches are those of the timeline. */
 TEST(counted_runs_are_plain_and_repeated)
 {
     for (size_t passes = 1; passes < 5; passes++) {
@@ -387,7 +387,7 @@ TEST(counted_runs_are_plain_and_repeated)
         fp->passes = passes;
         CHECK_OK(collect(STITCH__PART_TIMELINE | STITCH__PART_COUNTERS));
         CHECK_STR(facts->no_counters, "");
-        CHECK_INT(work.plain, 1 + passes);
+        CHECK_INT(work.plain, passes);
         CHECK_INT(work.befores, work.runs); /* each run has its own */
         CHECK_NEAR(kernel("beta")->metric[STITCH__METRIC_INST], mean_of("smsp__inst_executed.sum", 2, 2), 1);
         check_quiet("passes");
@@ -531,8 +531,7 @@ TEST(without_cupti_or_beside_others)
 
 TEST(launches_that_counters_cannot_be_matched_to)
 {
-    for (int from = 2; from < 9;
-         from++) { /* 1: a run that is not counted; 2 to 4: traced; 5: launches; 6, 7, 8: passes */
+    for (int from = 2; from < 8; from++) { /* 1: a run that is not counted; 2 to 4: traced; 5, 6, 7: passes */
         begin_fresh();
         work.more_at = from;
         fp->passes = 3;
@@ -540,7 +539,7 @@ TEST(launches_that_counters_cannot_be_matched_to)
         CHECK_STR(facts->no_timeline, "");
         if (from == 2)
             CHECK_STR(facts->no_counters, "");
-        else if (from < 6)
+        else if (from < 5)
             CHECK_HAS(facts->no_counters, "does not launch as many kernels each time");
         else
             CHECK_HAS(facts->no_counters, "counters came for 4 launches and the timeline has 3");
@@ -559,38 +558,38 @@ TEST(more_launches_than_are_counted)
     for (int whole = 0; whole < 2; whole++) {
         begin_fresh();
         work.whole = whole;
-        work.repeats = 125; /* alpha 127 times, then beta: all are looked at */
+        work.repeats = 61; /* alpha 63 times, then beta: all are looked at */
         CHECK_OK(collect(STITCH__PARTS));
         CHECK_STR(facts->no_counters, "");
-        CHECK_INT(fp->max_ranges, 129); /* one more would be seen */
-        CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostEvaluateToGpuValues], 128);
-        CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], mean_of(inst, 0, 126), 1);
-        CHECK_NEAR(kernel("beta")->metric[STITCH__METRIC_INST], mean_of(inst, 127, 127), 1);
+        CHECK_INT(fp->max_ranges, 65); /* one more would be seen */
+        CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostEvaluateToGpuValues], 64);
+        CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], mean_of(inst, 0, 62), 1);
+        CHECK_NEAR(kernel("beta")->metric[STITCH__METRIC_INST], mean_of(inst, 63, 63), 1);
         CHECK_INT(work.pauses, 0);
 
         begin_fresh();
         work.whole = whole;
-        work.repeats = 126; /* of alpha the first ones, and all must run for beta's sake */
+        work.repeats = 62; /* one more: of alpha the first ones, and beta is too far away */
         CHECK_OK(collect(STITCH__PARTS));
-        CHECK_STR(facts->no_counters, "of all but 33 of 129 launches");
-        CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostEvaluateToGpuValues], 33);
-        CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], mean_of(inst, 0, 31), 1);
-        CHECK_NEAR(kernel("beta")->metric[STITCH__METRIC_INST], mean_of(inst, 128, 128), 1);
-        CHECK_INT(work.pauses, 0);
+        CHECK_STR(facts->no_counters, "of all but 16 of 65 launches");
+        CHECK_INT(fp->max_ranges, 16);
+        CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostEvaluateToGpuValues], 16);
+        CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], mean_of(inst, 0, 15), 1);
+        CHECK(isnan(kernel("beta")->metric[STITCH__METRIC_INST]));
 
         begin_fresh();
         work.whole = whole;
-        work.repeats = 600; /* beta is too far away: nothing is counted behind the last of alpha that is looked at */
+        work.repeats = 600; /* nothing is counted behind the last of alpha that is looked at */
         fp->passes = 3;
         CHECK_OK(collect(STITCH__PARTS));
-        CHECK_STR(facts->no_counters, "of all but 32 of 603 launches");
-        CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], mean_of(inst, 0, 31), 1);
+        CHECK_STR(facts->no_counters, "of all but 16 of 603 launches");
+        CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], mean_of(inst, 0, 15), 1);
         CHECK(isnan(kernel("beta")->metric[STITCH__METRIC_INST]));
         CHECK_INT(kernel("alpha")->launches, 602);
-        CHECK_INT(fp->max_ranges, 32);
-        CHECK_INT(fp->dropped, whole ? 571 * 3 : 0);
+        CHECK_INT(fp->max_ranges, 16);
+        CHECK_INT(fp->dropped, whole ? 587 * 3 : 0);
         CHECK_INT(work.pauses, whole ? 0 : 3);
-        CHECK_INT(work.after, whole ? 0 : 32);
+        CHECK_INT(work.after, whole ? 0 : 16);
         check_quiet("launches that are not counted");
     }
 }
@@ -604,13 +603,13 @@ TEST(launches_weigh_by_grid)
     work.grids = 2;
     work.repeats = 1001; /* 502 with the one grid, 501 with the other */
     CHECK_OK(collect(STITCH__PARTS));
-    CHECK_STR(facts->no_counters, "of all but 64 of 1004 launches");
-    for (size_t i = 0; i < 32; i++) {
-        even += fake_profiler_value(inst, 2 * i) / 32;
-        odd += fake_profiler_value(inst, 2 * i + 1) / 32;
+    CHECK_STR(facts->no_counters, "of all but 32 of 1004 launches");
+    for (size_t i = 0; i < 16; i++) {
+        even += fake_profiler_value(inst, 2 * i) / 16;
+        odd += fake_profiler_value(inst, 2 * i + 1) / 16;
     }
     CHECK_NEAR(kernel("alpha")->metric[STITCH__METRIC_INST], (502 * even + 501 * odd) / 1003, 1);
-    CHECK_INT(work.after, 64);
+    CHECK_INT(work.after, 32);
     check_quiet("two grids");
 }
 
@@ -652,7 +651,7 @@ TEST(metrics_that_are_not_offered)
         work.repeats = i ? 600 : 0;
         CHECK_OK(stitch__collect(ctx, dev, &scope, &region, &o, facts, &err));
         CHECK_STR(facts->no_counters,
-                  i ? "of all but 32 of 603 launches; not offered by this device: dram_pct, dram_bytes, "
+                  i ? "of all but 16 of 603 launches; not offered by this device: dram_pct, dram_bytes, "
                       "dram_read_bytes, dram_write_bytes"
                     : "not offered by this device: fe__gone.sum");
         CHECK(!isnan(kernel("alpha")->metric[STITCH__METRIC_INST]));
@@ -679,7 +678,7 @@ TEST(callbacks_that_fail)
     begin_fresh();
     CHECK_OK(collect(STITCH__PARTS));
     int befores = work.befores, runs = work.runs;
-    CHECK(befores >= 7 && runs > befores);
+    CHECK(befores >= 6 && runs > befores);
     for (int i = 1; i <= befores; i++) {
         begin_fresh();
         work.fail_before = i;

@@ -22,7 +22,7 @@ static stitch__device *dev;
 static stitch__cupti cupti;
 static stitch__counters *counters;
 static stitch_trace *trace;
-static const stitch__counters_options cheap = {STITCH__METRIC_CHEAP, NULL, 0, 0};
+static const stitch__counters_options cheap = {STITCH__METRIC_CHEAP, NULL, 0, 64};
 static fake_profiler *const fp = &fake_profiler_state;
 
 static void begin_fresh(void)
@@ -100,7 +100,7 @@ static double value_of(int metric, size_t launch)
 TEST(values_of_launches)
 {
     static const char *const names[] = {"sm__cycles_elapsed.max", "fe__gone.sum", "dram__bytes.sum"};
-    stitch__counters_options o = {STITCH__METRIC_FULL, names, 3, 0};
+    stitch__counters_options o = {STITCH__METRIC_FULL, names, 3, 10};
     double metrics[STITCH__METRICS], extra[3];
     begin_fresh();
     fp->without = "gone";
@@ -208,13 +208,12 @@ TEST(more_kernels_than_room)
     CHECK_OK(whole(&cheap, 0, &err));
     CHECK_INT(stitch__counters_count(counters), 0);
     check_quiet();
-    CHECK_OK(whole(&cheap, 300, &err));
-    CHECK_INT(stitch__counters_count(counters), 256);
-    CHECK_INT(stitch__counters_dropped(counters), 44);
-    check_quiet();
-    o.max_kernels = SIZE_MAX;
-    CHECK_ERR(open_with(&o), STITCH_E_INVALID, "at most 65536 kernels");
-    CHECK(!counters);
+    static const size_t odd[] = {0, 65537, SIZE_MAX};
+    for (size_t i = 0; i < STITCH__COUNT(odd); i++) {
+        o.max_kernels = odd[i];
+        CHECK_ERR(open_with(&o), STITCH_E_INVALID, "1 to 65536 kernels");
+        CHECK(!counters);
+    }
 }
 
 TEST(starts_and_stops)
@@ -291,7 +290,7 @@ TEST(pauses_and_launches_that_are_not_wanted)
 TEST(refused_metrics)
 {
     static const char *const names[] = {"fe__odd.sum", "fe__good.sum"};
-    stitch__counters_options o = {STITCH__METRIC_CHEAP, names, 2, 0};
+    stitch__counters_options o = {STITCH__METRIC_CHEAP, names, 2, 10};
     double metrics[STITCH__METRICS], extra[2];
     begin_fresh();
     fp->uncollectable = "odd"; /* known by name, and no counter: the whole list fails */
@@ -326,6 +325,79 @@ TEST(refused_metrics)
     check_quiet();
 }
 
+/* Asking what a device has takes time: only parts of a device are asked before CUPTI refuses something. */
+TEST(counters_that_a_chip_has_and_a_device_has_not)
+{
+    static const char *const parts[] = {"NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A40-48Q", "GRID T4-2B4",
+                                        "NVIDIA A100-1-5C", "GRID V100D-32"};
+    static const char *const whole_ones[] = {"NVIDIA H200",     "NVIDIA A100-SXM4-40GB", "NVIDIA A40", "",
+                                             "Tesla V100-32GB", "NVIDIA H100-",          "A-80",       "MIG"};
+    static const char *const names[] = {"fe__rare.sum", "fe__good.sum"};
+    const stitch__counters_options o = {STITCH__METRIC_CHEAP, names, 2, 10};
+    double metrics[STITCH__METRICS], extra[2];
+    int *asked = &fp->calls[FAKE_PROFILER_ProfilerGetCounterAvailability];
+    begin_fresh();
+    const char *name = dev->info.name;
+    for (size_t i = 0; i < STITCH__COUNT(parts); i++) {
+        begin_fresh();
+        fp->unavailable = "rare";
+        dev->info.name = parts[i];
+        int rc = whole(&o, 1, &err);
+        dev->info.name = name;
+        CHECK_OK(rc);
+        CHECK_INT(*asked, 2); /* for the size, for the image */
+        CHECK_INT(fp->calls[FAKE_PROFILER_RangeProfilerSetConfig], 1);
+        CHECK_STR(stitch__counters_missing(counters), "fe__rare.sum");
+        check_quiet();
+    }
+    for (size_t i = 0; i < STITCH__COUNT(whole_ones); i++) {
+        begin_fresh();
+        dev->info.name = whole_ones[i];
+        int rc = whole(&o, 1, &err);
+        dev->info.name = name;
+        CHECK_OK(rc);
+        CHECK_INT(*asked, 0);
+        CHECK_STR(stitch__counters_missing(counters), "");
+        check_quiet();
+    }
+    begin_fresh();
+    fp->unavailable = "rare"; /* of a whole device: it is asked then, once an object */
+    CHECK_OK(open_with(&o));
+    CHECK_STR(stitch__counters_missing(counters), "");
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stitch__counters_start(counters, &err));
+        fake_profiler_launch(2);
+        CHECK_OK(stitch__counters_stop(counters, &err));
+        CHECK_INT(*asked, 2);
+        CHECK_INT(fp->calls[FAKE_PROFILER_RangeProfilerSetConfig], 2 + i);
+        CHECK_STR(stitch__counters_missing(counters), "fe__rare.sum");
+        stitch__counters_get(counters, 1, metrics, extra);
+        CHECK(isnan(extra[0]) && !isnan(extra[1]) && !isnan(metrics[STITCH__METRIC_TIME]));
+    }
+    check_quiet();
+    begin_fresh();
+    fp->unavailable = "__"; /* all: the first refusal stands */
+    CHECK_ERR(whole(&o, 1, &err), STITCH_E_UNSUPPORTED, "cuptiRangeProfilerSetConfig");
+    CHECK_INT(fp->calls[FAKE_PROFILER_RangeProfilerSetConfig], 1);
+    check_quiet();
+    begin_fresh();
+    fp->unavailable = "rare";
+    fp->availability = 0; /* CUPTI does not say */
+    CHECK_ERR(whole(&o, 1, &err), STITCH_E_UNSUPPORTED, "cuptiRangeProfilerSetConfig");
+    check_quiet();
+    begin_fresh();
+    fp->fail[FAKE_PROFILER_RangeProfilerStart] = 999; /* for another reason: no plan is tried twice */
+    CHECK_ERR(whole(&o, 1, &err), STITCH_E_LIBRARY, "cuptiRangeProfilerStart");
+    CHECK_INT(*asked, 2);
+    CHECK_INT(fp->calls[FAKE_PROFILER_RangeProfilerStart], 1);
+    check_quiet();
+    begin_fresh();
+    fp->fail[FAKE_PROFILER_RangeProfilerStart] = STITCH__CUPTI_HARDWARE_BUSY;
+    CHECK_ERR(whole(&o, 1, &err), STITCH_E_BUSY, "another process");
+    CHECK_INT(*asked, 0);
+    check_quiet();
+}
+
 /* ---- devices and libraries that cannot ---- */
 
 TEST(devices_that_cannot)
@@ -349,9 +421,6 @@ TEST(devices_that_cannot)
     check_quiet();
     fp->chip = NULL;
     CHECK_ERR(open_with(&cheap), STITCH_E_LIBRARY, "no name");
-    check_quiet();
-    fp->availability = 0;
-    CHECK_OK(open_with(&cheap));
     check_quiet();
     dev->info.simulated = true;
     int rc = open_with(&cheap);
@@ -390,7 +459,7 @@ TEST(a_library_without_its_neighbour)
 TEST(bad_requests)
 {
     static const char *const names[STITCH__FACTS_EXTRA + 1] = {"a b"};
-    stitch__counters_options o = {STITCH__METRIC_CHEAP, names, 1, 0};
+    stitch__counters_options o = {STITCH__METRIC_CHEAP, names, 1, 10};
     begin_fresh();
     CHECK_ERR(open_with(&o), STITCH_E_INVALID, "extra metric 0");
     o.extra_count = STITCH__FACTS_EXTRA + 1;
@@ -409,9 +478,10 @@ TEST(bad_requests)
 static const int codes[] = {1,  2,  3,  7,  8,  9,  11, 12, 13, 14, 15, 17, 21, 23,  26, 27,
                             33, 34, 35, 36, 38, 39, 40, 41, 42, 43, 44, 45, 46, 999, -77};
 
-static void fail_once(int function, int code, int after)
+static void fail_once(int function, int code, int after, const char *unavailable)
 {
     begin_fresh();
+    fp->unavailable = unavailable;
     fp->fail[function] = code;
     fp->fail_after = after;
     int rc = whole(&cheap, 3, &err);
@@ -429,12 +499,15 @@ static void fail_once(int function, int code, int after)
 TEST(every_error_in_every_function)
 {
     static const bool may_work[FAKE_PROFILER_FUNCTIONS] = {
-        [FAKE_PROFILER_ProfilerHostDeinitialize] = true, /* nothing can be done about it */
+        [FAKE_PROFILER_ProfilerHostDeinitialize] = true,       /* nothing can be done about it */
+        [FAKE_PROFILER_ProfilerGetCounterAvailability] = true, /* nobody asks */
     };
     for (int function = 0; function < FAKE_PROFILER_FUNCTIONS; function++) {
         for (size_t c = 0; c < STITCH__COUNT(codes); c++) {
-            for (int after = 0; after < 4; after++)
-                fail_once(function, codes[c], after);
+            for (int after = 0; after < 4; after++) {
+                fail_once(function, codes[c], after, NULL);
+                fail_once(function, codes[c], after, "l1tex__"); /* a plan is made again */
+            }
         }
         begin_fresh();
         fp->fail[function] = 999;
@@ -466,8 +539,7 @@ TEST(errors_say_what_to_do)
         int function, code, status;
         const char *text;
     } all[] = {
-        {FAKE_PROFILER_ProfilerGetCounterAvailability, 35, STITCH_E_UNSUPPORTED,
-         "NVreg_RestrictProfilingToAdminUsers=0"},
+        {FAKE_PROFILER_RangeProfilerStart, 35, STITCH_E_UNSUPPORTED, "NVreg_RestrictProfilingToAdminUsers=0"},
         {FAKE_PROFILER_RangeProfilerEnable, 35, STITCH_E_UNSUPPORTED, "CAP_SYS_ADMIN"},
         {FAKE_PROFILER_RangeProfilerEnable, 26, STITCH_E_BUSY, "DCGM"},
         {FAKE_PROFILER_RangeProfilerStart, 26, STITCH_E_BUSY, "another process"},
@@ -634,7 +706,7 @@ TEST(a_context_that_is_lost)
 TEST(no_memory)
 {
     static const char *const names[] = {"fe__odd.sum", "fe__good.sum"};
-    stitch__counters_options o = {STITCH__METRIC_FULL, names, 2, 0};
+    stitch__counters_options o = {STITCH__METRIC_FULL, names, 2, 10};
     for (int refuse = 0; refuse < 2; refuse++) { /* the second time on the way of refused metrics */
         begin_fresh();
         fp->uncollectable = refuse ? "odd" : NULL;
@@ -676,8 +748,9 @@ TEST(a_thousand_collections_leak_nothing)
 
 TEST_MAIN(RUN(values_of_launches), RUN(sums_and_differences), RUN(ranges_come_in_any_order),
           RUN(more_kernels_than_room), RUN(starts_and_stops), RUN(pauses_and_launches_that_are_not_wanted),
-          RUN(refused_metrics), RUN(devices_that_cannot), RUN(libraries_that_lack_a_function),
-          RUN(a_library_without_its_neighbour), RUN(bad_requests), RUN(every_error_in_every_function),
-          RUN(errors_of_the_subscription), RUN(errors_say_what_to_do), RUN(another_tool_holds_cupti),
-          RUN(not_beside_a_trace), RUN(threads_race_for_counters), RUN(a_kernel_that_faults),
-          RUN(a_context_that_is_lost), RUN(no_memory), RUN(a_thousand_collections_leak_nothing))
+          RUN(refused_metrics), RUN(counters_that_a_chip_has_and_a_device_has_not), RUN(devices_that_cannot),
+          RUN(libraries_that_lack_a_function), RUN(a_library_without_its_neighbour), RUN(bad_requests),
+          RUN(every_error_in_every_function), RUN(errors_of_the_subscription), RUN(errors_say_what_to_do),
+          RUN(another_tool_holds_cupti), RUN(not_beside_a_trace), RUN(threads_race_for_counters),
+          RUN(a_kernel_that_faults), RUN(a_context_that_is_lost), RUN(no_memory),
+          RUN(a_thousand_collections_leak_nothing))
