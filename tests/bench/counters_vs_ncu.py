@@ -4,9 +4,10 @@
 usage: python3 tests/bench/counters_vs_ncu.py [-v] [--replay application|kernel] [ROUNDS]       (default 3; -v prints every value)
 
 Needs a GPU, the right to count, ncu, and bench_counters in a build folder (STITCH_BUILD, default build). ncu is told to leave clocks and
-caches alone, as CUPTI does. Counts have to agree within 2 %, rates and times within 5 %; where both values are below a floor (noise: bytes
-that a cache happens to keep, shares of less than a per cent) they are not compared. Exits with 77 where something is missing, with 1 where
-values differ.
+caches alone, as CUPTI does. What is compared are medians of the rounds. Counts have to agree within 2 %, rates and times within 5 %; where
+both values are below a floor they are noise and not compared: bytes that a cache happens to keep, shares of less than a per cent, reasons
+to wait that hold less than half a per cent of a kernel's waiting warps. Exits with 77 where something is missing, with 1 where values differ.
+Values are read from ncu's report through its Python module, which has all digits; without that module from its text, which has two decimals.
 
 --replay says with which of ncu's values ours must agree. With application replay (the default) ncu runs the process once for each pass, so
 that a kernel finds in the L2 cache what the kernels before it left there, as it does here, where the work is repeated for each pass. With
@@ -60,64 +61,106 @@ def ours(which):
     return values, notes, seconds
 
 
-def theirs(ncu, names, replay):
-    folder = tempfile.mkdtemp()
-    log = os.path.join(folder, "ncu.csv")
-    command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--print-fp", "--clock-control", "none", "--cache-control", "none",
-               "--replay-mode", replay, "--launch-skip", str(len(KERNELS)), "--launch-count", str(len(KERNELS)), "--log-file", log, "--metrics", ",".join(names), BENCH, "run"]
-    _, seconds = run(command)
-    with open(log, encoding="utf-8", errors="replace") as f:
-        lines = f.read().splitlines()
-    shutil.rmtree(folder)
+READ = """
+import sys
+import ncu_report
+for kernels in ncu_report.load_report(sys.argv[1]):
+    for kernel in kernels:
+        for name in sys.argv[2:]:
+            metric = kernel.metric_by_name(name)
+            if metric is not None:
+                print(kernel.name(), name, repr(metric.as_double()), sep=chr(9))
+"""
+
+
+def read_report(ncu, report, names):
+    """Values by kernel and metric, with all digits; None without ncu's Python module."""
+    places = glob.glob(os.path.join(os.path.dirname(os.path.realpath(ncu)), "extras", "python"))
+    places += sorted(glob.glob("/opt/nvidia/nsight-compute/*/extras/python") + glob.glob("/usr/local/cuda*/nsight-compute-*/extras/python"), reverse=True)
+    for place in places:
+        done = subprocess.run([sys.executable, "-c", READ, report, *names], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=place))
+        lines = [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 2]
+        if done.returncode == 0 and lines:
+            return {(kernel.split("(")[0], name): float(value) for kernel, name, value in lines}
+    return None
+
+
+def read_text(ncu, report, names):
+    """The same with two decimals."""
+    out, _ = run([ncu, "--import", report, "--csv", "--page", "raw", "--print-units", "base", "--print-fp"])
+    lines = out.splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith('"ID"')]
     if not starts:
         print("ncu:", "\n".join(lines[-20:]), file=sys.stderr)
         sys.exit(77)
     rows = list(csv.reader(line for line in lines[starts[0]:] if line.startswith('"')))
-    header, values = rows[0], {}
-    kernels = [r for r in rows[1:] if r[0].isdigit()]
-    for row in kernels:
-        cells = dict(zip(header, row))
-        for name in names:
+    values = {}
+    for row in rows[1:]:
+        cells = dict(zip(rows[0], row))
+        for name in names if row[0].isdigit() else []:
             try:
                 values[cells["Kernel Name"].split("(")[0], name] = float(cells[name].replace(",", ""))
             except (KeyError, ValueError):
                 pass
-    return values, seconds
+    return values
+
+
+def theirs(ncu, names, replay):
+    """Values by kernel and metric, seconds of ncu, where they were read."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = os.path.join(folder, "six.ncu-rep")
+        _, seconds = run([ncu, "--export", report, "--clock-control", "none", "--cache-control", "none", "--replay-mode", replay,
+                          "--launch-skip", str(len(KERNELS)), "--launch-count", str(len(KERNELS)), "--metrics", ",".join(names), BENCH, "run"])
+        values = read_report(ncu, report, names)
+        return (read_text(ncu, report, names), seconds, "text") if values is None else (values, seconds, "report")
+
+
+def medians(rounds):
+    return {key: statistics.median(r[key] for r in rounds if key in r) for key in set().union(*rounds)}
 
 
 def is_rate(name):
     return name.endswith((".pct", ".ratio")) or ".pct_of_" in name or name.startswith("gpu__time")
 
 
-def floor(name):
+def waiting(values):
+    """Warps that wait, for whatever reason, by kernel."""
+    total = {}
+    for (kernel, name), value in values.items():
+        if "_stalled_" in name:
+            total[kernel] = total.get(kernel, 0) + value
+    return total
+
+
+def floor(name, warps):
     if name.startswith("gpu__time"):
         return 1000  # ns
-    if name.endswith(".ratio"):
-        return 0.05
+    if "_stalled_" in name:
+        return max(0.05, warps / 200)
     if is_rate(name):
         return 1
     return 8 << 20 if "bytes" in name else 64
 
 
-def deviation(a, b, name):
+def deviation(a, b, noise):
     """Relative; None where both are noise."""
-    if max(abs(a), abs(b)) <= floor(name):
+    if max(abs(a), abs(b)) <= noise:
         return None
     return abs(a - b) / max(abs(a), abs(b))
 
 
 def compare(mine, other, verbose, quiet=False):
     """The values that differ; prints them unless quiet, and how many there are."""
-    worst, bad, compared, missing = {}, [], 0, []
+    worst, bad, compared, missing, warps = {}, [], 0, [], waiting(mine)
     for (kernel, name), a in sorted(mine.items()):
         b = other.get((kernel, name))
         if b is None or b != b:
             missing.append((kernel, name))
             continue
-        d = deviation(a, b, name)
+        noise = floor(name, warps.get(kernel, 0))
+        d = deviation(a, b, noise)
         limit = 0.05 if is_rate(name) else 0.02
-        verdict = "noise" if d is None else "ok" if d <= limit or abs(a - b) <= floor(name) / 4 else "DIFFERS"
+        verdict = "noise" if d is None else "ok" if d <= limit or abs(a - b) <= noise / 4 else "DIFFERS"
         if not quiet and (verbose or verdict == "DIFFERS"):
             print(f"  {verdict:8}{kernel:12} {name:84} {a:18.6g} {b:18.6g} {'' if d is None else f'{100 * d:7.2f} %'}")
         if d is None:
@@ -152,15 +195,18 @@ def main():
     print(f"the process without counters: {plain:.3f} s; {ncu}: {run([ncu, '--version'])[0].splitlines()[-1]}")
     for which in ("cheap", "full"):
         names = run([BENCH, "names", which])[0].split()
-        inside, process, tool, other = [], [], [], {}
+        inside, process, tool, mine, kernel = [], [], [], [], []
         for _ in range(rounds):
-            mine, notes, seconds = ours(which)
+            values, notes, seconds = ours(which)
+            mine.append(values)
             inside.append(notes["ms"] / 1000)
             process.append(seconds)
-            other["kernel"], seconds = theirs(ncu, names, "kernel")
+            values, seconds, place = theirs(ncu, names, "kernel")
+            kernel.append(values)
             tool.append(seconds)
-        other["application"], again = theirs(ncu, names, "application")
-        print(f"{which} set: {len(names)} metrics, {notes['passes']:.0f} passes here")
+        mine, other = medians(mine), {"kernel": medians(kernel)}
+        other["application"], again, place = theirs(ncu, names, "application")
+        print(f"{which} set: {len(names)} metrics, {notes['passes']:.0f} passes here; ncu's values from its {place}")
         for replay, values in other.items():
             print(f"  beside ncu's {replay} replay:")
             differ = compare(mine, values, options.verbose, replay != options.replay)
