@@ -13,6 +13,7 @@
 
 #include <stitch/version.h>
 
+#include "cuda/cupti.h"
 #include "cuda/guards.h"
 #include "worker/protocol.h"
 
@@ -635,6 +636,14 @@ static int greet(server *s)
     return rc ? rc : sent;
 }
 
+/* What a profile begins with, and mostly while nobody waits for it yet: a fifth of a second. Switches nothing on. */
+static void open_profiling(server *s)
+{
+    const stitch__cupti *cupti;
+    if (!s->dev->info.simulated && stitch__cupti_get(s->ctx, &cupti, NULL) == STITCH_OK)
+        (void)stitch__cupti_open_profiler(s->ctx, cupti, NULL); /* the profile says if it cannot be had */
+}
+
 static void close_all(server *s)
 {
     close_program(s);
@@ -661,6 +670,8 @@ int stitch__worker_main(const stitch__worker_hooks *hooks)
     stitch__sandbox_limits(&s.sandbox);
     (void)setpriority(PRIO_PROCESS, 0, 5);
     rc = greet(&s);
+    if (!rc && getenv(STITCH__WORKER_COUNTS))
+        open_profiling(&s);
     while (!rc && !s.lost) {
         rc = stitch__channel_receive(&s.channel, NULL, &op, &memory, "waiting for a request", NULL);
         if (!rc)
