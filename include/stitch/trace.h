@@ -16,9 +16,10 @@
  * has CUPTI (an active PyTorch profiler, nsys, ncu, cuda-gdb, compute-sanitizer), stitch_trace_begin() says so, returns
  * STITCH_E_BUSY and changes nothing. The other way round, such a tool cannot start while a trace runs.
  *
- * Cost: about 2 microseconds a kernel launch while a trace runs (H200, CUDA 13.0), nothing before the first one. CUPTI
- * stays loaded after it, without a subscriber and with every record kind switched off; a launch still took 3.79 instead
- * of 3.29 microseconds then. `tests/bench/bench_trace` measures all three, and what beginning and ending take.
+ * Cost (H200, CUDA 13.0): nothing before the first trace of a process; 0.7 to 0.9 microseconds a kernel launch while a
+ * trace runs, and for a graph half a microsecond a kernel. CUPTI stays loaded afterwards, without a subscriber and with
+ * every record kind switched off; a launch still took 3.6 instead of 3.0 microseconds then, for the rest of the
+ * process. `tests/bench/bench_trace` measures all of it, and what beginning and ending take.
  */
 #ifndef STITCH_TRACE_H
 #define STITCH_TRACE_H
