@@ -16,8 +16,8 @@ typedef struct job {
     stitch__device *dev;
     stitch_program *program; /* NULL: the library's kernels */
     stitch_interface *iface;
-    int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks; 4: a worker for `verify` */
-    stitch__verify *verify;
+    int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks; 4: a worker, which starts
+                  meanwhile: nobody waits for it here */
 } job;
 
 typedef struct stitch__warmer {
@@ -43,7 +43,7 @@ static void *work(void *userdata)
         stitch__clock_sample sample;
         (void)stitch__clocks_read(j->dev, &sample);
     } else {
-        (void)stitch__worker_acquire(j->verify->ctx, &j->verify->scope, NULL, &j->verify->worker, NULL);
+        stitch__worker_ahead(j->dev->ctx);
     }
     return NULL;
 }
@@ -80,7 +80,7 @@ int stitch__warm_start(stitch__verify *v, stitch_error **err)
         return stitch__err_nomem(v->ctx, err);
     for (int which = 0; which < 5; which++)
         if (which < 4 || stitch__wants_worker(v))
-            start(v->warmer, (job){.dev = v->dev, .which = which, .verify = v});
+            start(v->warmer, (job){.dev = v->dev, .which = which});
     start_program(v, &v->task->reference);
     for (size_t i = 0; i < v->task->baseline_count; i++)
         start_program(v, &v->task->baselines[i]);

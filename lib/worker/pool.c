@@ -169,6 +169,30 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
     return rc;
 }
 
+/* What starting one needs. *path is released with stitch_free(). */
+static int look_around(stitch_context *ctx, const stitch__worker_options *o, stitch__worker_pool **pool,
+                       stitch__device **dev, char **path, uint32_t *sandbox, stitch_error **err)
+{
+    void *state = NULL;
+    int rc;
+
+    if (stitch__context_options(ctx)->get_proc)
+        return stitch__err(ctx, err, STITCH_E_UNSUPPORTED,
+                           "the context's driver is the host's own (get_proc): no other process can use it");
+    rc = stitch__device_get(ctx, dev, err);
+    if (!rc)
+        rc = stitch__context_slot(ctx, STITCH__SLOT_WORKER, make_pool, free_pool, &state, err);
+    if (!rc)
+        rc = stitch__worker_find(ctx, o->executable, path, err);
+    if (rc)
+        return rc;
+    *pool = state;
+    pthread_mutex_lock(&(*pool)->lock);
+    *sandbox = o->no_sandbox ? STITCH__SANDBOX_NONE : (*pool)->sandbox;
+    pthread_mutex_unlock(&(*pool)->lock);
+    return STITCH_OK;
+}
+
 int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, const stitch__worker_options *options,
                            stitch__worker **out, stitch_error **err)
 {
@@ -176,26 +200,14 @@ int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, cons
     const stitch__worker_options *o = options ? options : &defaults;
     stitch__worker_pool *p;
     stitch__device *dev;
-    void *state = NULL;
     char *path = NULL;
     uint32_t sandbox;
     int rc;
 
     *out = NULL;
-    if (stitch__context_options(ctx)->get_proc)
-        return stitch__err(ctx, err, STITCH_E_UNSUPPORTED,
-                           "the context's driver is the host's own (get_proc): no other process can use it");
-    rc = stitch__device_get(ctx, &dev, err);
-    if (!rc)
-        rc = stitch__context_slot(ctx, STITCH__SLOT_WORKER, make_pool, free_pool, &state, err);
-    if (!rc)
-        rc = stitch__worker_find(ctx, o->executable, &path, err);
+    rc = look_around(ctx, o, &p, &dev, &path, &sandbox, err);
     if (rc)
         return rc;
-    p = state;
-    pthread_mutex_lock(&p->lock);
-    sandbox = o->no_sandbox ? STITCH__SANDBOX_NONE : p->sandbox;
-    pthread_mutex_unlock(&p->lock);
     *out = take_idle(p, path, sandbox, o);
     if (!*out && *stitch__context_options(ctx)->cache_dir) {
         /* Into the compile cache, which a worker may only read. */
@@ -258,4 +270,26 @@ void stitch__worker_release(stitch__worker *w, bool reusable)
     if (w)
         put_idle(p, w);
     pthread_mutex_unlock(&p->lock);
+}
+
+void stitch__worker_ahead(stitch_context *ctx)
+{
+    static const stitch__worker_options o;
+    stitch__worker_pool *p;
+    stitch__worker *w = NULL;
+    stitch__device *dev;
+    char *path = NULL;
+    uint32_t sandbox;
+
+    if (look_around(ctx, &o, &p, &dev, &path, &sandbox, NULL))
+        return;
+    w = take_idle(p, path, sandbox, &o);
+    if (!w && stitch__worker_start(ctx, dev, path, sandbox, o.role, &w, NULL) == STITCH_OK)
+        w->pool = p;
+    if (w) {
+        pthread_mutex_lock(&p->lock);
+        put_idle(p, w);
+        pthread_mutex_unlock(&p->lock);
+    }
+    stitch_free(path);
 }

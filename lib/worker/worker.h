@@ -40,6 +40,9 @@ typedef struct stitch__worker_options {
  * STITCH_E_NOT_FOUND: there is no stitch-worker; STITCH_E_IO: it does not start. options may be NULL. */
 int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, const stitch__worker_options *options,
                            stitch__worker **out, stitch_error **err);
+/* Starts one in the background, for whoever acquires it next with default options, unless one idles. Does not wait, and
+ * leaves every trouble to that call. */
+void stitch__worker_ahead(stitch_context *ctx);
 /* Sends program (with the images that it carries) and task (interface at its current dims, distributions, data of
  * inputs and weights; nothing of its reference). Both must outlive the candidate; the candidate's close() ends the
  * session and keeps the worker. Its operations may be called after an error too: they then return one. */

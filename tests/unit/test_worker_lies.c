@@ -445,6 +445,44 @@ TEST(there_is_none)
 }
 
 /* One that dies when it starts, once: the next one starts, and nothing is left of the first one's error. */
+/* Nobody waits for one that starts ahead, and who needs one takes it. */
+TEST(it_starts_ahead)
+{
+    stitch__scope scope;
+    stitch__worker *w = NULL;
+    int pid;
+
+    CHECK_INT(setenv("STITCH_WORKER", STITCH_TEST_WORKER, 1), 0);
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "HELLO:stall", 1), 0);
+    set_up();
+    int64_t start = stitch__now_ns();
+    stitch__worker_ahead(ctx);
+    stitch__worker_ahead(ctx); /* one will do */
+    CHECK((double)(stitch__now_ns() - start) / 1e6 < 1000);
+    CHECK(has_children());
+    scope = stitch__scope_make(ctx, NULL, 300);
+    CHECK_ERR(stitch__worker_acquire(ctx, &scope, NULL, &w, &err), STITCH_E_TIMEOUT, "no worker: ");
+    tear_down();
+    CHECK(!has_children());
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
+    set_up();
+    stitch__worker_ahead(ctx);
+    scope = stitch__scope_make(ctx, NULL, SOON_MS);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    pid = stitch__worker_pid(w);
+    stitch__worker_release(w, true);
+    stitch__worker_ahead(ctx); /* it idles: no other one */
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    CHECK_INT(stitch__worker_pid(w), pid);
+    stitch__worker_release(w, true);
+    CHECK_INT(setenv("STITCH_WORKER", "/nowhere", 1), 0);
+    stitch__worker_ahead(ctx); /* no trouble of its own */
+    CHECK_ERR(stitch__worker_acquire(ctx, &scope, NULL, &w, &err), STITCH_E_NOT_FOUND, "/nowhere");
+    CHECK_INT(unsetenv("STITCH_WORKER"), 0);
+    tear_down();
+    CHECK(!has_children());
+}
+
 TEST(it_starts_the_second_time)
 {
     char folder[] = "/tmp/stitch-worker-test-XXXXXX", script[64], flag[64];
@@ -722,7 +760,8 @@ TEST(no_memory)
 TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_sends_garbage), RUN(it_floods),
           RUN(it_closes_its_connection), RUN(messages_that_are_none), RUN(numbers_that_cannot_be),
           RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
-          RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_the_second_time),
-          RUN(no_way_from_a_worker_into_this_process), RUN(trusted_programs_get_clean_workers),
-          RUN(profilers_serve_once), RUN(one_of_each_role_idles), RUN(signals_of_the_host), RUN(the_seed_stays_here),
-          RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child), RUN(no_memory))
+          RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_ahead),
+          RUN(it_starts_the_second_time), RUN(no_way_from_a_worker_into_this_process),
+          RUN(trusted_programs_get_clean_workers), RUN(profilers_serve_once), RUN(one_of_each_role_idles),
+          RUN(signals_of_the_host), RUN(the_seed_stays_here), RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child),
+          RUN(no_memory))
