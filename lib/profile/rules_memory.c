@@ -201,8 +201,9 @@ bool stitch__rule_memory_bound_near_limit(const stitch__subject *s, stitch__find
 {
     if (!(s->g->dram >= STITCH__REACHED_FROM))
         return false;
-    stitch__say(out->evidence, "DRAM at %.0f %% of its ceiling, %.0f GB/s", 100 * s->g->dram,
-                stitch__or(s->g->gb_s, 0));
+    stitch__say(out->evidence, "DRAM at %.0f %% of its ceiling", 100 * s->g->dram);
+    if (s->g->gb_s > 0)
+        stitch__say(out->evidence, ", %.0f GB/s", s->g->gb_s);
     out->part = 1 - s->g->dram;
     return true;
 }
