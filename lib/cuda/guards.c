@@ -210,8 +210,7 @@ void stitch__guards_close(stitch__device *dev)
     stitch__zero_free(dev->guards);
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------------------
- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 /* Counts what differs from the pattern in `bytes` bytes at `at`; *nearest: its least distance from the buffer. */
 static int look(stitch__device *dev, CUdeviceptr at, size_t bytes, bool in_front, size_t *count, size_t *nearest,

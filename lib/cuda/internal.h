@@ -106,8 +106,7 @@ int stitch__ptx_parse(stitch__arena *arena, const char *text, size_t len, stitch
 /* The line of `program.cu` that a line of the PTX comes from, by its .loc directives; 0: unknown. */
 int stitch__ptx_source_line(const char *text, size_t len, int ptx_line);
 
-/* ---- demangle.c ----------------------------------------------------------------------------------------------------
- */
+/* ---- demangle.c -------------------------------------------------------------------------------------------------- */
 
 typedef struct stitch__demangled {
     char *name; /* "n::layernorm<256, __half>": without return type and parameters */

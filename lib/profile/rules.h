@@ -76,19 +76,13 @@ double stitch__measured(double value);
 double stitch__or(double value, double otherwise);
 /* a / b where b is positive and the result is measured(); otherwise NAN. */
 double stitch__ratio(double a, double b);
+double stitch__at_most_1(double share); /* NAN stays */
 /* The greater one; NAN only if both are. */
 double stitch__most(double a, double b);
 
 void stitch__figures_of_run(const stitch__facts *f, stitch__run_figures *out);
 void stitch__figures_of(const stitch__facts *f, const stitch__run_figures *run, const stitch__kernel_fact *k,
                         stitch__figures *out);
-/* Share of the time of stalled warps that they wait for this reason, of the samples or of the counters; NAN: nothing
- * known. */
-double stitch__stall_share(const stitch__kernel_fact *k, const char *reason);
-/* The reason with the greatest share; "" if nothing is known. */
-const char *stitch__stall_most(const stitch__kernel_fact *k, double *share);
-/* What to do about it, and what it means; "" for what is not known. */
-const char *stitch__stall_hint(const char *reason, const char **meaning);
 typedef struct stitch__judged {
     int bound;
     double limit_us, reached, intensity, gb_s, tflops;
@@ -100,6 +94,16 @@ void stitch__judge_kernel(const stitch__facts *f, const stitch__kernel_fact *k, 
 /* kernels, figures: one each kernel of the facts. */
 void stitch__judge_run(const stitch__facts *f, const stitch__run_figures *run, const stitch__figures *figures,
                        const stitch__judged *kernels, stitch__judged *out);
+
+/* ---- stalls.c --------------------------------------------------------------------------------------------------- */
+
+/* Share of the time of stalled warps that they wait for this reason, of the samples or of the counters; NAN: nothing
+ * known. */
+double stitch__stall_share(const stitch__kernel_fact *k, const char *reason);
+/* The reason with the greatest share; "" if nothing is known. */
+const char *stitch__stall_most(const stitch__kernel_fact *k, double *share);
+/* What to do about it, and what it means; "" for what is not known. */
+const char *stitch__stall_hint(const char *reason, const char **meaning);
 
 /* ---- rules_help.c ----------------------------------------------------------------------------------------------- */
 

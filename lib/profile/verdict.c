@@ -36,7 +36,7 @@ double stitch__most(double a, double b)
     return isnan(a) ? b : isnan(b) || a > b ? a : b;
 }
 
-static double at_most_1(double share)
+double stitch__at_most_1(double share)
 {
     return share > 1 ? 1 : share; /* NAN stays */
 }
@@ -53,7 +53,7 @@ double stitch__ratio(double a, double b)
 
 static double percent(const stitch__kernel_fact *k, int which)
 {
-    return at_most_1(stitch__metric_of(k, which) / 100);
+    return stitch__at_most_1(stitch__metric_of(k, which) / 100);
 }
 
 static double sum(double a, double b)
@@ -122,14 +122,14 @@ static void set_parts(const stitch__facts *f, const stitch__kernel_fact *k, stit
         counted_us = out->time_us;
     out->gb_s = stitch__ratio(out->dram_bytes / 1e3, counted_us);
     out->tflops = stitch__ratio(out->flops / 1e6, out->time_us);
-    out->dram = at_most_1(stitch__ratio(out->gb_s, f->ceilings.dram_gb_s));
+    out->dram = stitch__at_most_1(stitch__ratio(out->gb_s, f->ceilings.dram_gb_s));
     if (isnan(out->dram))
         out->dram = percent(k, STITCH__METRIC_DRAM_SHARE);
     out->l2 = percent(k, STITCH__METRIC_L2_SHARE);
     out->l1 = percent(k, STITCH__METRIC_L1_SHARE);
     out->fma = percent(k, STITCH__METRIC_FMA_SHARE);
     if (!(stitch__metric_of(k, STITCH__METRIC_MMA_INST) > 0)) /* whose operations would be counted, too */
-        out->fma = stitch__most(out->fma, at_most_1(stitch__ratio(out->tflops, f->ceilings.f32_tflops)));
+        out->fma = stitch__most(out->fma, stitch__at_most_1(stitch__ratio(out->tflops, f->ceilings.f32_tflops)));
     out->alu = percent(k, STITCH__METRIC_ALU_SHARE);
     out->xu = percent(k, STITCH__METRIC_XU_SHARE);
     out->fp64 = percent(k, STITCH__METRIC_FP64_SHARE);
@@ -183,9 +183,9 @@ void stitch__figures_of(const stitch__facts *f, const stitch__run_figures *run, 
     memset(out, 0, sizeof(*out));
     out->time_us = launch_time(k);
     out->total_us = total_time(k);
-    out->share = at_most_1(positive(k->share));
+    out->share = stitch__at_most_1(positive(k->share));
     if (isnan(out->share))
-        out->share = at_most_1(stitch__ratio(out->total_us, run->kernels_us));
+        out->share = stitch__at_most_1(stitch__ratio(out->total_us, run->kernels_us));
     out->blocks = positive((double)k->grid[0] * k->grid[1] * k->grid[2]);
     out->threads = positive((double)k->block[0] * k->block[1] * k->block[2]);
     out->multiprocessors = positive(f->multiprocessors);
@@ -206,92 +206,10 @@ void stitch__figures_of(const stitch__facts *f, const stitch__run_figures *run, 
     out->intensity = stitch__ratio(out->flops, out->dram_bytes);
     set_parts(f, k, out);
     set_accesses(k, out);
-    out->lanes = at_most_1(stitch__ratio(stitch__metric_of(k, STITCH__METRIC_THREAD_INST),
-                                         32 * stitch__metric_of(k, STITCH__METRIC_INST)));
-    out->occupancy = at_most_1(positive(k->occupancy));
+    out->lanes = stitch__at_most_1(stitch__ratio(stitch__metric_of(k, STITCH__METRIC_THREAD_INST),
+                                                 32 * stitch__metric_of(k, STITCH__METRIC_INST)));
+    out->occupancy = stitch__at_most_1(positive(k->occupancy));
     out->achieved_occupancy = percent(k, STITCH__METRIC_WARPS_ACTIVE);
-}
-
-/* ---- why warps wait ---- */
-
-/* Those with a metric come first. What they mean is in Nsight Compute's kernel profiling guide ("Warp Stall Reasons").
- */
-static const struct {
-    const char *name;
-    int metric;
-    const char *meaning, *hint;
-} reasons[] = {
-    {"long_scoreboard", STITCH__METRIC_STALL_LONG, "for global or local memory",
-     "Load earlier and more at once (several independent loads before the first use, float4, cp.async into shared "
-     "memory), and keep reused data in registers or shared memory."},
-    {"short_scoreboard", STITCH__METRIC_STALL_SHORT, "for shared memory or the special-function unit",
-     "Read shared memory in wider pieces and further ahead of the use; check for bank conflicts."},
-    {"barrier", STITCH__METRIC_STALL_BARRIER, "at __syncthreads()", "Fewer barriers, or the same work for each warp."},
-    {"mio_throttle", STITCH__METRIC_STALL_MIO, "for the queue of shared memory and special instructions",
-     "Fewer, wider accesses to shared memory; check for bank conflicts."},
-    {"lg_throttle", STITCH__METRIC_STALL_LG, "for the queue of global loads and stores",
-     "Coalesced, fewer and wider global accesses (float4), reuse from shared memory."},
-    {"math_pipe_throttle", STITCH__METRIC_STALL_MATH, "for a busy arithmetic pipe",
-     "Fewer instructions of that kind, or another pipe."},
-    {"wait", STITCH__METRIC_STALL_WAIT, "a fixed number of cycles after each instruction",
-     "More independent instructions a thread (work on several elements at once) or more warps."},
-    {"gmma", STITCH__METRIC_STALL_GMMA, "for tensor cores", "Keep more products in flight (more stages of tiles)."},
-    {"branch_resolving", -1, "for branches", "Unroll, or use selects in place of short branches."},
-    {"no_instructions", -1, "for instructions", "Smaller code: less unrolling, loops that fit the instruction cache."},
-    {"membar", -1, "at memory fences", "Fewer or narrower fences (__threadfence_block())."},
-    {"drain", -1, "for stores at the end of the kernel", "Coalesce the stores and spread them over the kernel's time."},
-    {"imc_miss", -1, "for constants", "Index constants by values that are the same for the whole warp."},
-    {"sleeping", -1, "in __nanosleep()", "Poll less, or for less long."},
-    {"tex_throttle", -1, "for the queue of textures", "Fewer texture fetches, or loads in their place."},
-    {"dispatch_stall", -1, "for the dispatcher", ""},
-};
-
-const char *stitch__stall_hint(const char *reason, const char **meaning)
-{
-    *meaning = "";
-    for (size_t i = 0; i < STITCH__COUNT(reasons); i++) {
-        if (strcmp(reasons[i].name, reason) == 0) {
-            *meaning = reasons[i].meaning;
-            return reasons[i].hint;
-        }
-    }
-    return "";
-}
-
-/* Of the samples: those of the lines that the facts kept, so rather too few. */
-static double sampled_share(const stitch__kernel_fact *k, const char *reason)
-{
-    double all = 0, these = 0;
-    for (size_t i = 0; i < stitch__lines_of(k); i++) {
-        all += (double)k->lines[i].samples;
-        these += (double)stitch__line_samples(&k->lines[i], reason);
-    }
-    all = fmax(all, (double)k->samples);
-    return all < STITCH__SAMPLES_FROM ? NAN : at_most_1(stitch__ratio(these, all));
-}
-
-double stitch__stall_share(const stitch__kernel_fact *k, const char *reason)
-{
-    double share = sampled_share(k, reason), all = 1, these = NAN; /* 1: the warp that issues */
-    if (!isnan(share))
-        return share;
-    /* smsp__average_warps_issue_stalled_X_per_issue_active: warps that wait for X, for each that issues. */
-    for (size_t i = 0; i < STITCH__COUNT(reasons) && reasons[i].metric >= 0; i++) {
-        double value = stitch__metric_of(k, reasons[i].metric);
-        all += stitch__or(value, 0);
-        if (strcmp(reasons[i].name, reason) == 0)
-            these = value;
-    }
-    return at_most_1(stitch__ratio(these, all));
-}
-
-const char *stitch__stall_most(const stitch__kernel_fact *k, double *share)
-{
-    const char *most = "";
-    *share = NAN;
-    for (size_t i = 0; i < STITCH__COUNT(reasons); i++)
-        busiest(share, &most, stitch__stall_share(k, reasons[i].name), reasons[i].name);
-    return *share > 0 ? most : "";
 }
 
 /* ---- the verdict of a kernel ---- */
@@ -491,7 +409,7 @@ static void add_up(const stitch__facts *f, const stitch__run_figures *run, const
     j->intensity = stitch__or(stitch__ratio(flops_of_bytes, bytes_of_flops), 0);
     if (known && run->time_us > 0) {
         j->limit_us = fmin(stitch__or(stitch__measured(limit), 0), run->time_us);
-        j->reached = at_most_1(j->limit_us / run->time_us);
+        j->reached = stitch__at_most_1(j->limit_us / run->time_us);
     }
 }
 

@@ -131,12 +131,3 @@ int stitch__compare_locate(stitch__comparator *c, CUstream stream, const stitch_
                               "reading the places of wrong elements");
     return rc;
 }
-
-bool stitch__compare_one(double got, double want, double atol, double rtol)
-{
-    if (isnan(want) || isnan(got))
-        return isnan(want) && isnan(got);
-    if (isinf(want) || isinf(got))
-        return got == want;
-    return fabs(got - want) <= atol + rtol * fabs(want);
-}

@@ -20,8 +20,7 @@
 #define STITCH__POISON_A 0xff
 #define STITCH__POISON_B 0x7f
 
-/* ---- compare.c ----------------------------------------------------------------------------------------------------
- */
+/* ---- compare.c --------------------------------------------------------------------------------------------------- */
 
 /* Made by compare.cu; the layouts must agree. Indices are UINT64_MAX where there is none. */
 typedef struct stitch__comparison {
@@ -60,11 +59,8 @@ int stitch__compare_locate(stitch__comparator *c, CUstream stream, const stitch_
                            const stitch_tensor_info *info, CUdeviceptr got, int got_dtype, CUdeviceptr want,
                            int want_dtype, double atol, double rtol, stitch__location *out, stitch_error **err);
 int stitch__compare_warm(stitch__device *dev); /* compiles and loads the kernels */
-/* The same comparison of one element on the host, for tests. Returns whether it is within the tolerance. */
-bool stitch__compare_one(double got, double want, double atol, double rtol);
 
-/* ---- report.c -----------------------------------------------------------------------------------------------------
- */
+/* ---- report.c ---------------------------------------------------------------------------------------------------- */
 
 typedef struct stitch__diag {
     int severity, line, column;
@@ -235,8 +231,7 @@ void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const s
 /* The first strict trial that failed; NULL if none did. */
 const stitch__trial *stitch__report_failed_trial(const stitch_report *r);
 
-/* ---- verify.c -----------------------------------------------------------------------------------------------------
- */
+/* ---- verify.c ---------------------------------------------------------------------------------------------------- */
 
 typedef struct stitch__verify {
     stitch_context *ctx;

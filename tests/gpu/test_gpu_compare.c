@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "compare_one.h"
 #include "device.h"
 #include "verify/verify.h"
 
@@ -91,7 +92,7 @@ static void check_against_host(const float *got, const double *want, uint64_t n,
     uint64_t mismatches = 0, first = UINT64_MAX, last = 0, nan_got = 0, nan_want = 0;
     double max_abs = 0, sum = 0, max_rel = 0;
     for (uint64_t i = 0; i < n; i++) {
-        if (!stitch__compare_one(got[i], want[i], atol, rtol)) {
+        if (!compare_one(got[i], want[i], atol, rtol)) {
             mismatches++;
             first = first == UINT64_MAX ? i : first;
             last = i;

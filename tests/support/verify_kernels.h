@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "compare_one.h"
 #include "fake_driver.h"
 #include "verify/verify.h"
 
@@ -48,14 +49,14 @@ static void run_compare(void **params)
         double got = stitch_load(PTR(0), i, VALUE(int, 1)), want = stitch_load(PTR(4), i, VALUE(int, 5)),
                error = fabs(got - want);
         bool unwritten =
-            bits_at(PTR(0), i, size) == VALUE(uint64_t, 9) && (PTR(3) ? bits_at(PTR(3), i, size) == VALUE(uint64_t, 10)
-                                                                      : !stitch__compare_one(got, want, atol, rtol));
+            bits_at(PTR(0), i, size) == VALUE(uint64_t, 9) &&
+            (PTR(3) ? bits_at(PTR(3), i, size) == VALUE(uint64_t, 10) : !compare_one(got, want, atol, rtol));
         r->elements++;
         r->unwritten += unwritten;
         r->unwritten_first = unwritten && r->unwritten_first == UINT64_MAX ? i : r->unwritten_first;
         r->differ += PTR(3) && !unwritten && bits_at(PTR(0), i, size) != bits_at(PTR(3), i, size);
         r->nan_got += isnan(got) != 0;
-        if (!stitch__compare_one(got, want, atol, rtol)) {
+        if (!compare_one(got, want, atol, rtol)) {
             r->mismatches++;
             r->last = i;
             if (r->first == UINT64_MAX) {
@@ -81,8 +82,8 @@ static void run_locate(void **params)
 {
     stitch__location *where = PTR(8);
     for (uint64_t i = 0; i < VALUE(uint64_t, 4); i++) {
-        if (stitch__compare_one(stitch_load(PTR(0), i, VALUE(int, 1)), stitch_load(PTR(2), i, VALUE(int, 3)),
-                                VALUE(double, 5), VALUE(double, 6)))
+        if (compare_one(stitch_load(PTR(0), i, VALUE(int, 1)), stitch_load(PTR(2), i, VALUE(int, 3)), VALUE(double, 5),
+                        VALUE(double, 6)))
             continue;
         where->low[0] = i < where->low[0] ? i : where->low[0];
         where->high[0] = i > where->high[0] ? i : where->high[0];
