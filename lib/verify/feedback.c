@@ -90,7 +90,8 @@ static void put_robust(stitch__buf *b, const stitch_report *r)
 static void put_idle(stitch__buf *b, const stitch_report *r)
 {
     double idle = stitch__idle_share(r);
-    if (idle <= MUCH_IDLE)
+    int bound = r->profile ? r->profile->advice.run.bound : STITCH__BOUND_UNKNOWN;
+    if (idle <= MUCH_IDLE || bound == STITCH__BOUND_LAUNCH || bound == STITCH__BOUND_HOST) /* what the profile says */
         return;
     stitch__buf_printf(b, "The device works in %.2f us of the %.2f us and idles for %.0f %%: ", r->busy_us,
                        r->candidate.median, 100 * idle);

@@ -79,13 +79,9 @@ static int collect(profiling *p, int *code, stitch_error **why, stitch_error **e
 
     run.flush_bytes = v->report->flush_bytes;
     rc = p->candidate.ops->profile(p->candidate.self, &p->scope, &run, &v->collect, &f, code, why, err);
-    if (rc || *code) {
-        stitch__facts_free(f);
-        return rc;
-    }
-    if (!v->dev->info.simulated)
+    if (!rc && !*code && !v->dev->info.simulated)
         rc = take_busy_time(v, f, err);
-    if (rc) {
+    if (rc || *code) {
         stitch__facts_free(f);
         return rc;
     }

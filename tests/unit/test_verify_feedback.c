@@ -226,6 +226,29 @@ TEST(an_idle_device)
     }
 }
 
+/* The profile's verdict says it better. */
+TEST(an_idle_device_with_a_profile)
+{
+    for (int bound = 0; bound < STITCH__BOUND_CLASSES; bound++) {
+        stitch_report *r = make();
+        stitch_profile *p = stitch__calloc(NULL, 1, sizeof(*p));
+        CHECK(p != NULL);
+        CHECK_OK(stitch__facts_new(NULL, &p->facts, &err));
+        p->json = stitch__strdup(NULL, "{}");
+        p->advice.run = (stitch__verdict){.bound = bound, .because = "it is so"};
+        CHECK_OK(stitch__report_stage_set(r, STITCH_STAGE_CORRECT, STITCH_STAGE_PASSED, 0, "", &err));
+        CHECK_OK(stitch__timing_add(r, &r->candidate, 10, &err));
+        stitch__timing_finish(r, &r->candidate);
+        r->profile = p;
+        r->busy_us = 4;
+        r->launches = 9;
+        char *text = feedback(r, 0);
+        CHECK_HAS(text, "it is so");
+        CHECK((strstr(text, "idles for") == NULL) == (bound == STITCH__BOUND_LAUNCH || bound == STITCH__BOUND_HOST));
+        stitch_free(text);
+    }
+}
+
 TEST(bad_arguments)
 {
     char *text = (char *)"";
@@ -235,4 +258,4 @@ TEST(bad_arguments)
 
 TEST_MAIN(RUN(compile_errors_with_their_lines), RUN(quotes_hostile_text_cleaned_and_cut), RUN(keeps_the_budget),
           RUN(wrong_outputs), RUN(nothing_written), RUN(findings_of_validation), RUN(a_passed_program_with_figures),
-          RUN(an_idle_device), RUN(bad_arguments))
+          RUN(an_idle_device), RUN(an_idle_device_with_a_profile), RUN(bad_arguments))
