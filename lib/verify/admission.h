@@ -121,10 +121,20 @@ typedef struct stitch__admit {
     unsigned grid;
 } stitch__admit;
 
-/* admission_measure.c: opens the reference and its memory; fills what a->outputs and a->inputs say of it. Close also
- * after a failure. */
+/* Purposes of derived seeds; those of verify.h begin at 1. */
+enum {
+    STITCH__ADMIT_SEED_BASE = 64,
+    STITCH__ADMIT_SEED_WEIGHTS,
+    STITCH__ADMIT_SEED_OTHER,
+    STITCH__ADMIT_SEED_STEP,
+    STITCH__ADMIT_SEED_HASH,
+};
+
+uint64_t stitch__admit_want_bytes(const stitch__admission_output *o); /* of what the reference writes */
+/* admission_open.c: the reference and its memory; fills in what a->outputs and a->inputs say of it. Close also after a
+ * failure. */
 int stitch__admit_open(stitch__admit *s, const stitch_op *ops, size_t op_count, stitch_error **err);
-int stitch__admit_measure(stitch__admit *s, stitch_error **err);
+int stitch__admit_measure(stitch__admit *s, stitch_error **err); /* admission_measure.c */
 void stitch__admit_close(stitch__admit *s);
 
 /* admission_answers.c: the device's part */
