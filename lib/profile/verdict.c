@@ -313,8 +313,12 @@ static void say_short_kernels(const stitch__facts *f, const stitch__figures *fig
         launches += (double)(f->kernels[i].launches ? f->kernels[i].launches : 1);
         time += stitch__or(figures[i].total_us, 0);
     }
-    say(j, "%.0f kernels of %.1f us each, hardly more than an empty kernel takes, are %.0f %% of the kernel time",
-        launches, stitch__or(stitch__ratio(time, launches), 0), 100 * stitch__or(stitch__ratio(time, all), 0));
+    if (launches == 1)
+        say(j, "one kernel of %.1f us, hardly more than an empty one takes", time);
+    else
+        say(j, "%.0f kernels of %.1f us each, hardly more than an empty one takes", launches, time / launches);
+    if (time < 0.995 * all)
+        say(j, ": %.0f %% of the kernel time", 100 * stitch__or(stitch__ratio(time, all), 0));
 }
 
 static void judge_kernels(const stitch__facts *f, const stitch__figures *figures, const stitch__judged *kernels,
@@ -341,14 +345,12 @@ static void judge_kernels(const stitch__facts *f, const stitch__figures *figures
         }
     }
     j->bound = bound;
-    if (f->kernel_count == 1) {
-        say(j, "%s", kernels[0].because);
-        return;
-    }
     const char *what = isnan(figures[worst].total_us) ? "work" : "kernel time";
     stitch__short_name(f->kernels[worst].name, name, sizeof(name));
     if (bound == STITCH__BOUND_LAUNCH && figures[worst].time_us < STITCH__SHORT_KERNEL_US)
         say_short_kernels(f, figures, all, j);
+    else if (f->kernel_count == 1)
+        say(j, "%s", kernels[0].because);
     else if (time[bound] > 1.01 * most)
         say(j, "%.0f %% of the %s, most of it in %s (%.0f %%): %s",
             100 * stitch__or(stitch__ratio(time[bound], all), 0), what, name,
