@@ -266,8 +266,8 @@ STITCH_API int stitch_trace_text(const stitch_trace *trace, size_t max_bytes, ch
  * Gives the records of kernels, copies and fills the steps of a program's launch plan, where the trace is one of `runs`
  * runs of it and of nothing else on the device. Their number and order decide, not their names, which can be stale in
  * CUPTI before 13.4: kernels get the names that the program gives them. The executor is prepared with the dims of those
- * runs. STITCH_E_NOT_FOUND: the records are not those of such runs; then nothing is changed. STITCH_E_STATE: the trace has
- * not ended, or the executor is not prepared. Pointers to the trace's results are invalid afterwards. @since 0.1.0
+ * runs. STITCH_E_NOT_FOUND: the records are not those of such runs; then nothing is changed. STITCH_E_STATE: the trace
+ * has not ended, or the executor is not prepared. Pointers to the trace's results are invalid afterwards. @since 0.1.0
  */
 STITCH_API int stitch_trace_attribute(stitch_trace *trace, stitch_executor *executor, uint64_t runs,
                                       stitch_error **err);

@@ -504,7 +504,8 @@ TEST(samples_alone_name_the_line)
     advise(f, &a);
     CHECK(advice_of(&a, "latency_bound") != NULL);
     CHECK_INT(advice_of(&a, "latency_bound")->line, 9);
-    CHECK_HAS(advice_of(&a, "latency_bound")->evidence, "warps wait, 90 % of that for global or local memory (long_scoreboard)");
+    CHECK_HAS(advice_of(&a, "latency_bound")->evidence,
+              "warps wait, 90 % of that for global or local memory (long_scoreboard)");
     stitch__advices_free(&a);
     k->samples = 0; /* too few to say anything */
     k->lines[0].samples = k->lines[0].reasons[0].samples = 1;
