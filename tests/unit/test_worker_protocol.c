@@ -90,7 +90,7 @@ static stitch__request sample(int op)
     stitch__request q = {.op = op};
     for (int i = 0; i < STITCH__WORKER_KEY; i++)
         q.key[i] = (uint8_t)(i * 7);
-    q.protocol = 3;
+    q.protocol = STITCH__WORKER_PROTOCOL;
     q.sandbox = STITCH__SANDBOX_FULL;
     q.device = "sim:sm_90a";
     q.cache_dir = "/tmp/c";
