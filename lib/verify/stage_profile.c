@@ -100,11 +100,7 @@ static int profile(profiling *p, int *code, stitch_error **why, stitch_error **e
         rc = prepare(p, code, why, err);
     if (!rc && !*code)
         rc = collect(p, code, why, err);
-    if (p->worker) {
-        if (p->candidate.ops)
-            p->candidate.ops->close(p->candidate.self);
-        stitch__worker_release(p->worker, true);
-    }
+    v->profiler = p->worker;
     return rc;
 }
 

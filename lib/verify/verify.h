@@ -260,6 +260,9 @@ typedef struct stitch__verify {
     stitch__candidate candidate; /* what runs the program; ops NULL: not open */
     stitch__runner *runner;      /* the same, where that is in this process */
     stitch__worker *worker;      /* the process, where it is not */
+    /* The process of stage profile. It is ended last: while a process with a context ends and the next one starts, the
+     * driver lets others wait, those who free memory among them. */
+    stitch__worker *profiler;
     struct stitch__warmer *warmer;
     stitch__gpu_lock lock;           /* shared, while a stage uses the device and does not time */
     stitch__collect_options collect; /* what stage profile is asked for */

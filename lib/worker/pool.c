@@ -254,9 +254,11 @@ void stitch__worker_release(stitch__worker *w, bool reusable)
     if (!w)
         return;
     p = w->pool;
-    stitch__worker_close(w);
     bool spent = w->role == STITCH__WORKER_PROFILER && w->used; /* stitch__exclusive_graph_traced() */
     reusable = reusable && !spent;
+    if (!reusable)
+        w->open = false; /* it ends, and with it all that it could be asked to give back */
+    stitch__worker_close(w);
     if ((w->lost || spent) && w->greeted) /* the next one shall not have to wait */
         (void)stitch__worker_start(w->ctx, w->dev, w->path, w->sandbox, w->role, &fresh, NULL);
     if (fresh)
