@@ -559,6 +559,18 @@ TEST(confined)
         snprintf(question, sizeof(question), "read /proc/%d/environ", (int)getpid());
         ask(w, question, "refused");
         ask(w, "write /dev/null", "allowed");
+        /* Names of its threads, and what is beside them; nothing of the process as a whole, nor of another one. */
+        ask(w, "write /proc/thread-self/comm", "allowed");
+        ask(w, "write /proc/self/comm", "refused");
+        ask(w, "write /proc/self/mem", "refused");
+        ask(w, "write /proc/self/oom_score_adj", "refused");
+        ask(w, "write /proc/self/timerslack_ns", "refused");
+        snprintf(question, sizeof(question), "write /proc/%d/task/%d/comm", (int)getpid(), (int)getpid());
+        ask(w, question, "refused");
+        if (geteuid() != 0) {
+            ask(w, "write /proc/thread-self/mem", "refused");
+            ask(w, "write /proc/thread-self/oom_score_adj", "refused");
+        }
     }
     if (strstr(sandbox, "seccomp") && !strstr(sandbox, "no seccomp")) {
         ask(w, "socket", "refused");
