@@ -356,6 +356,45 @@ TEST(tasks_arrive_as_sent)
     stitch_context_free(ctx);
 }
 
+/* Outputs of a run lie beside each other, and those of the next run behind them: no two at the same place. */
+TEST(room_for_kept_outputs)
+{
+    static const char *const one[] = {"1"}, *const odd[] = {"257"}, *const huge[] = {"H"};
+    stitch_context *ctx = NULL;
+    stitch_task *t = NULL;
+    static uint64_t at[STITCH__TASK_MAX_TENSORS];
+    uint64_t bytes, end = 0;
+    char name[20];
+
+    CHECK_OK(stitch_context_new(&ctx, NULL, &err));
+    CHECK_OK(stitch_task_new(ctx, "kept", &t, &err));
+    CHECK(stitch__kept_layout(t->iface, at) > 0); /* a run without outputs */
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, "a", STITCH_DTYPE_BOOL, 1, odd, NULL, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_STATE, "s", STITCH_DTYPE_F32, 1, odd, NULL, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, "b", STITCH_DTYPE_F32, 1, odd, NULL, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, "c", STITCH_DTYPE_BF16, 1, one, NULL, &err));
+    bytes = stitch__kept_layout(t->iface, at);
+    for (size_t i = 0; i < 4; i++) {
+        stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
+        CHECK_INT(stitch_interface_tensor(t->iface, i, &info), 0);
+        if (info.role != STITCH_TENSOR_OUTPUT)
+            continue;
+        CHECK(at[i] >= end && at[i] % 256 == 0);
+        end = at[i] + info.bytes;
+    }
+    CHECK(bytes >= end && bytes % 256 == 0);
+    /* The largest task there can be. */
+    CHECK_OK(stitch_task_set_dim(t, "H", INT64_C(1) << 46, &err));
+    for (int i = 4; i < STITCH__TASK_MAX_TENSORS; i++) {
+        snprintf(name, sizeof(name), "h%d", i);
+        CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, name, STITCH_DTYPE_BOOL, 1, huge, NULL, &err));
+    }
+    bytes = stitch__kept_layout(t->iface, at);
+    CHECK(bytes > at[STITCH__TASK_MAX_TENSORS - 1] && bytes <= UINT64_MAX / STITCH__BLOCK);
+    stitch_task_free(t);
+    stitch_context_free(ctx);
+}
+
 /* ---- channel ----------------------------------------------------------------------------------------------------- */
 
 static stitch__channel asker, server;
@@ -581,7 +620,7 @@ TEST(environment_has_no_secrets)
 
 TEST_MAIN(RUN(hmac_of_rfc_4231), RUN(numbers_and_texts), RUN(texts_from_strangers), RUN(requests_arrive_as_sent),
           RUN(requests_out_of_range), RUN(replies_arrive_as_sent), RUN(failures_arrive_as_sent),
-          RUN(replies_out_of_range), RUN(tasks_arrive_as_sent), RUN(messages_and_descriptors),
-          RUN(descriptors_for_the_verifier_are_dropped), RUN(forged_messages), RUN(every_changed_bit_is_noticed),
-          RUN(sending_to_somebody_who_does_not_read), RUN(memory_files_keep_their_size),
-          RUN(environment_has_no_secrets))
+          RUN(replies_out_of_range), RUN(tasks_arrive_as_sent), RUN(room_for_kept_outputs),
+          RUN(messages_and_descriptors), RUN(descriptors_for_the_verifier_are_dropped), RUN(forged_messages),
+          RUN(every_changed_bit_is_noticed), RUN(sending_to_somebody_who_does_not_read),
+          RUN(memory_files_keep_their_size), RUN(environment_has_no_secrets))
