@@ -63,20 +63,42 @@ static int add_name(stitch__verify *v, stitch__timing *t, const char *name, int 
     return stitch__report_set(v->report, &t->name, name, 255, err);
 }
 
-/* A baseline that cannot be measured is said so and left out: it is not the candidate's fault. */
+/* A baseline that cannot be measured is said so and left out: it is not the candidate's fault. What it had measured
+ * before does not count. In a worker it can lose that one only, not this process's context. */
 static int drop_baseline(stitch__verify *v, side *s, int rc, stitch_error **why, stitch_error **err)
 {
-    bool lost = rc == STITCH_E_FAULT || rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT;
+    bool lost = (rc == STITCH_E_FAULT && !s->worker) || rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT;
     s->broken = true;
     if (lost) {
         stitch__err_hand_on(err, why);
         return rc;
     }
+    s->timing->count = 0;
+    s->timing->checks = s->timing->checks_passed = 0;
+    s->timing->max_abs = s->timing->max_rel = 0;
+    s->timing->mismatches = 0;
     rc = stitch__report_note(v->report, err, "baseline %s could not be measured: %s", s->timing->name,
                              *why ? stitch_error_message(*why) : stitch_status_text(rc));
     stitch_error_free(*why);
     *why = NULL;
     return rc;
+}
+
+/* How something that was done with a baseline ended: `code` is the program's failure, `rc` any other one; *why, which
+ * is used up, has the error of either. One whose worker is gone cannot be measured, whenever that shows. */
+static int end_baseline_call(stitch__verify *v, side *s, int rc, int code, stitch_error **why, stitch_error **err)
+{
+    bool gone = rc && s->worker && stitch__worker_lost(s->worker) && rc != STITCH_E_CANCELLED && rc != STITCH_E_TIMEOUT;
+
+    if (!rc && !code) {
+        stitch_error_free(*why);
+        return STITCH_OK;
+    }
+    if (rc && !gone) {
+        stitch__err_hand_on(err, why);
+        return rc;
+    }
+    return drop_baseline(v, s, rc ? rc : code, why, err);
 }
 
 static int prepare_in_worker(timer *t, side *s, stitch_error **why)
@@ -444,9 +466,15 @@ static int check_side(timer *t, side *s, const block *b, size_t k, int *code, st
 {
     size_t i = b->first + k;
     bool kept;
-    int rc = check_run(t, s, b, k, &kept, err);
+    int rc;
 
-    if (rc || !s->candidate || s->timing->checks == s->timing->checks_passed)
+    if (!s->candidate) {
+        stitch_error *baseline_why = NULL;
+        rc = check_run(t, s, b, k, &kept, &baseline_why);
+        return end_baseline_call(t->v, s, rc, STITCH_OK, &baseline_why, err);
+    }
+    rc = check_run(t, s, b, k, &kept, err);
+    if (rc || s->timing->checks == s->timing->checks_passed)
         return rc;
     *code = kept ? wrong_run(t, i, why)
                  : stitch__err(t->v->ctx, why, STITCH_E_VALIDATE,
@@ -490,10 +518,12 @@ static int measure_block(timer *t, block *b, size_t sides, int *code, stitch_err
         int side_code = STITCH_OK;
         if (s->broken)
             continue;
-        rc = timed_runs(t, s, b, s->candidate ? code : &side_code, s->candidate ? why : &baseline_why, err);
-        if (!rc && side_code)
-            rc = drop_baseline(t->v, s, side_code, &baseline_why, err);
-        stitch_error_free(baseline_why);
+        if (s->candidate) {
+            rc = timed_runs(t, s, b, code, why, err);
+            continue;
+        }
+        rc = timed_runs(t, s, b, &side_code, &baseline_why, &baseline_why);
+        rc = end_baseline_call(t->v, s, rc, side_code, &baseline_why, err);
     }
     return rc || *code ? rc : check_block(t, b, sides, code, why, err);
 }
@@ -544,10 +574,12 @@ static int warm_up_all(timer *t, int *code, stitch_error **why, stitch_error **e
         int side_code = STITCH_OK;
         if (t->sides[k].broken)
             continue;
-        rc = warm_up(t, &t->sides[k], k ? &side_code : code, k ? &baseline_why : why, err);
-        if (!rc && side_code)
-            rc = drop_baseline(t->v, &t->sides[k], side_code, &baseline_why, err);
-        stitch_error_free(baseline_why);
+        if (t->sides[k].candidate) {
+            rc = warm_up(t, &t->sides[k], code, why, err);
+            continue;
+        }
+        rc = warm_up(t, &t->sides[k], &side_code, &baseline_why, &baseline_why);
+        rc = end_baseline_call(t->v, &t->sides[k], rc, side_code, &baseline_why, err);
     }
     return rc;
 }
