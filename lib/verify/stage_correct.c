@@ -37,12 +37,22 @@ static int check_unchanged(stitch__verify *v, stitch__trial *t, stitch_error **e
     return t->note ? STITCH_OK : stitch__err_nomem(v->ctx, err);
 }
 
-/* Figures of a later step of the same trial (tasks with states): the worse one stays. */
+/* What passes is never worse than what does not, whatever their figures are. */
+static bool is_worse(const stitch__trial_output *now, const stitch__trial_output *kept)
+{
+    bool passes = stitch__output_passes(now);
+
+    if (passes != stitch__output_passes(kept))
+        return !passes;
+    return now->c.mismatches > kept->c.mismatches || now->c.unwritten > kept->c.unwritten ||
+           (now->c.mismatches == kept->c.mismatches && now->c.worst_key > kept->c.worst_key);
+}
+
+/* Figures of a later step of the same trial (tasks with states), or of a second run: the worse one stays. */
 static void keep_worse(stitch__trial_output *kept, const stitch__trial_output *now, size_t count)
 {
     for (size_t k = 0; k < count; k++)
-        if (now[k].c.mismatches > kept[k].c.mismatches || now[k].c.unwritten > kept[k].c.unwritten ||
-            (now[k].c.mismatches == kept[k].c.mismatches && now[k].c.worst_key > kept[k].c.worst_key))
+        if (is_worse(&now[k], &kept[k]))
             kept[k] = now[k];
 }
 
@@ -53,6 +63,34 @@ static bool needs_budget(const stitch__verify *v, const stitch__trial *t, const 
     for (size_t k = 0; k < t->output_count; k++)
         needed |= outputs[k].c.mismatches > 0;
     return needed;
+}
+
+/* Where the second run left other bits it is judged, too: a program may be off in every other run only. */
+static int judge_second(stitch__verify *v, const stitch__trial *t, stitch__trial_output *outputs, stitch_error **err)
+{
+    size_t count = t->output_count;
+    stitch__trial_output *second;
+    bool differ = false;
+    int rc;
+
+    for (size_t k = 0; k < count; k++)
+        differ |= outputs[k].c.differ > 0;
+    if (!differ)
+        return STITCH_OK;
+    second = stitch__calloc(v->ctx, count, sizeof(*second));
+    if (!second)
+        return stitch__err_nomem(v->ctx, err);
+    rc = stitch__compare_set(v, v->again, NULL, NULL, second, err);
+    for (size_t k = 0; !rc && k < count; k++) {
+        second[k].second_run = true;
+        second[k].c.differ = outputs[k].c.differ;
+    }
+    if (!rc && needs_budget(v, t, second))
+        rc = stitch__budget_apply(v, second, err);
+    if (!rc)
+        keep_worse(outputs, second, count);
+    stitch_free(second);
+    return rc;
 }
 
 /* One step: candidate twice, reference once, comparison. */
@@ -82,6 +120,8 @@ static int step(stitch__verify *v, stitch__trial *t, uint64_t seed, const stitch
         rc = stitch__compare_set(v, v->first, NULL, v->again, outputs, err);
     if (!rc && needs_budget(v, t, outputs))
         rc = stitch__budget_apply(v, outputs, err);
+    if (!rc)
+        rc = judge_second(v, t, outputs, err);
     return rc;
 }
 
@@ -172,6 +212,8 @@ static int failure_message(stitch__verify *v, stitch_error **why)
             if (!stitch__output_passes(&t->outputs[k])) {
                 if (!t->declared)
                     stitch__buf_printf(&b, "with %s inputs, ", t->kind);
+                if (t->outputs[k].second_run)
+                    stitch__buf_puts(&b, "in a second run on the same inputs, ");
                 stitch__describe_comparison(&b, v->report, &t->outputs[k]);
                 break;
             }

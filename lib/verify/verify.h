@@ -84,7 +84,8 @@ typedef struct stitch__tensor_row {
 typedef struct stitch__trial_output {
     size_t tensor; /* index into the report's tensors */
     stitch__comparison c;
-    bool located; /* where has where the mismatches are */
+    bool second_run; /* of a trial, on the same inputs: it is the worse one */
+    bool located;    /* where has where the mismatches are */
     stitch__location where;
     /* The error budget: what a computation at the task's own precision gets wrong on the same inputs. */
     bool budgeted;     /* it was measured */

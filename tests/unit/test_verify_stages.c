@@ -59,7 +59,8 @@ static enum {
     WRITES_WEIGHT,
     FAULT,
     HANG,
-    OFF_WHEN_CALLED_AGAIN
+    OFF_WHEN_CALLED_AGAIN,
+    WRONG_WHEN_CALLED_AGAIN
 } behaviour;
 static int at_call, calls;
 static int64_t hang_ns;
@@ -102,6 +103,8 @@ static void run_candidate(void **params)
         y[7] += 1;
     if (behaviour == OFF_WHEN_CALLED_AGAIN && call % 2)
         y[7] += 1e-6f;
+    if (behaviour == WRONG_WHEN_CALLED_AGAIN && call % 2)
+        y[call] += 1;
     if (behaviour == WRITES_INPUT)
         x[3] += 1;
     if (behaviour == WRITES_WEIGHT && call == at_call)
@@ -407,6 +410,21 @@ TEST(not_the_same_bits)
     behaviour = OFF_WHEN_CALLED_AGAIN;
     stitch_report_summary s = verify(few());
     CHECK_INT(s.failed_stage, STITCH_STAGE_NONE); /* reported only */
+}
+
+/* Right in the first run on its inputs, wrong in the second one. */
+TEST(wrong_in_every_other_run)
+{
+    stitch_verify_options o = few();
+    need_context();
+    o.last_stage = STITCH_STAGE_CORRECT; /* by that stage alone */
+    behaviour = WRONG_WHEN_CALLED_AGAIN;
+    stitch_report_summary s = verify(o);
+    CHECK_INT(s.failed_stage, STITCH_STAGE_CORRECT);
+    CHECK_INT(s.correct, 0);
+    CHECK_HAS(message, "in a second run on the same inputs, output y: 1 of 64 elements are wrong");
+    CHECK_HAS(message, "first wrong y[1]");
+    CHECK_INT(s.mismatches, 3); /* one in each trial */
 }
 
 TEST(a_fault_is_the_candidates)
@@ -887,8 +905,9 @@ TEST(nothing_is_left)
 
 TEST_MAIN(RUN(a_right_candidate), RUN(order_of_timed_runs), RUN(wrong_in_one_trial), RUN(parts_not_written),
           RUN(changes_what_it_may_only_read), RUN(wrong_when_timed), RUN(not_the_same_bits),
-          RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little), RUN(hangs_for_good),
-          RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts),
-          RUN(stops_where_asked), RUN(time_budget), RUN(busy_beside_wall_time), RUN(no_busy_time),
-          RUN(records_that_cannot_be_right), RUN(a_fault_under_cupti), RUN(a_region_while_somebody_times),
-          RUN(device_memory_runs_out), RUN(host_memory_runs_out), RUN(nothing_is_left))
+          RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little),
+          RUN(hangs_for_good), RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates),
+          RUN(a_baseline_in_parts), RUN(stops_where_asked), RUN(time_budget), RUN(busy_beside_wall_time),
+          RUN(no_busy_time), RUN(records_that_cannot_be_right), RUN(a_fault_under_cupti),
+          RUN(a_region_while_somebody_times), RUN(device_memory_runs_out), RUN(host_memory_runs_out),
+          RUN(nothing_is_left))
