@@ -61,6 +61,15 @@ static const trick_task sums = {SUMS_DOC, SUMS("double", "s += x[i]"), SUMS("flo
 #define COUNTED_PLAN                                                                                                   \
     PLAN("\"calls\":{\"dtype\":\"i32\",\"shape\":[1]}", "{\"fill\":{\"buffer\":\"calls\",\"value\":0}}",               \
          ONE("count", "[\"calls\"]") "," STEP("k", "[\"x\",\"a\",\"b\",\"y\",\"calls\",{\"i32\":\"N\"}]"))
+/* Each run writes to the output buffers of the runs before, too; once it knows two, those of a second set are left to
+ * runs of the first one. Behind a const again: the addresses of outputs that were seen. */
+#define BOTH_OUTPUTS(body)                                                                                             \
+    "__global__ void see(const long long *seen, float *y) { long long *s = (long long *)seen, at = (long long)y; "     \
+    "if (!s[0]) s[0] = at; else if (s[0] != at && !s[1]) s[1] = at; }\n" VECTOR_HEAD("k", "const long long *seen, ",   \
+                                                                                     "float") body "\n    }\n}\n"
+#define BOTH_OUTPUTS_PLAN                                                                                              \
+    PLAN("\"seen\":{\"dtype\":\"i64\",\"shape\":[2]}", "{\"fill\":{\"buffer\":\"seen\",\"value\":0}}",                 \
+         ONE("see", "[\"seen\",\"y\"]") "," STEP("k", "[\"x\",\"a\",\"b\",\"y\",\"seen\",{\"i32\":\"N\"}]"))
 /* The same for an address. */
 #define KEYED(body)                                                                                                    \
     "__global__ void remember(const long long *key, const float *x) { if (!*key) *(long long *)key = (long long)x; "   \
@@ -442,6 +451,25 @@ const trick tricks[] = {
      .stage = STITCH_STAGE_TIME,
      .words = "wrong in timed run",
      .limit = LIMIT_TIME},
+    {.row = 21,
+     .name = "works only in every eighth run when it is timed",
+     .where = REAL,
+     .task = &vector,
+     .source = COUNTED("if (*calls <= LIMIT || *calls % 8 == 0) y[i] = " RIGHT ";"),
+     .plan = COUNTED_PLAN,
+     .twin_source = COUNTED("if (*calls >= 0) y[i] = " RIGHT ";"),
+     .stage = STITCH_STAGE_TIME,
+     .words = "wrong in timed run",
+     .limit = LIMIT_TIME},
+    {.row = 21,
+     .name = "leaves a run's output to a run before, which had another buffer for its own",
+     .task = &vector,
+     .source =
+         BOTH_OUTPUTS("if ((long long)y != seen[1]) { y[i] = " RIGHT "; if (seen[1]) ((float *)seen[1])[i] = y[i]; }"),
+     .plan = BOTH_OUTPUTS_PLAN,
+     .twin_source = BOTH_OUTPUTS("if ((long long)y != seen[0] || (long long)y != seen[1]) y[i] = " RIGHT ";"),
+     .stage = CORRECT,
+     .words = "in a second run on the same inputs"},
     {.row = 22,
      .name = "caches outputs by address",
      .task = &vector,
