@@ -369,7 +369,7 @@ static void hear_any(row *rows, size_t count)
             ready[n] = (struct pollfd){rows[i].fd, POLLIN, 0};
             of[n++] = &rows[i];
         }
-    if (poll(ready, n, -1) < 0)
+    if (!n || poll(ready, n, -1) < 0) /* none: no process could be started */
         return;
     for (nfds_t i = 0; i < n; i++)
         if (ready[i].revents)
