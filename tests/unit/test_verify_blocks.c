@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Timed runs in blocks, as a candidate in a worker makes them, on a driver without a GPU: which runs are one block and
+ * at which addresses, that every run of a block is checked, and that what a run left must not change. Needs NVRTC.
+ *
+ * The candidate is the runner of this process with the two operations that a worker has besides (the linker puts
+ * __wrap_stitch__runner_candidate() in the place of the library's function).
+ */
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "check.h"
+#include "fake_driver.h"
+#include "runner/runner.h"
+#include "verify/verify.h"
+#include "verify_kernels.h"
+
+enum { N = 64, TENSORS = 3, OUTPUT = 2, MOST_BLOCKS = 200 };
+
+static stitch_context *ctx;
+static stitch_error *err;
+
+/* ---- a candidate that keeps outputs ------------------------------------------------------------------------------ */
+
+static struct {
+    stitch__candidate_ops ops;
+    stitch__candidate inner; /* the runner */
+    bool timing;             /* there is room for outputs */
+    float kept[STITCH__BLOCK][N];
+    uint32_t room;
+    /* what happened: blocks, and single runs as blocks of one */
+    struct {
+        uint32_t count;
+        int set, moved;
+    } blocks[MOST_BLOCKS];
+    size_t block_count;
+    uint64_t keys[MOST_BLOCKS];
+    size_t key_count;
+    /* what shall happen */
+    int keep_status;
+    int change_block, change_run; /* the output of a run of a block changes after the block; negative: of none */
+    bool change_hash;             /* its hash in place of the output itself */
+} kept;
+
+stitch__candidate __real_stitch__runner_candidate(stitch__runner *r);
+stitch__candidate __wrap_stitch__runner_candidate(stitch__runner *r);
+
+static int keep(void *self, const stitch__scope *scope, uint32_t count, stitch_error **e)
+{
+    CHECK(count >= 1 && count <= STITCH__BLOCK && !kept.timing);
+    kept.timing = true;
+    kept.room = count;
+    return kept.keep_status ? stitch__err(ctx, e, kept.keep_status, "no room") : STITCH_OK;
+}
+
+static void note_block(uint32_t count, const stitch__run *run)
+{
+    if (!kept.timing || !run->draw)
+        return;
+    CHECK(kept.block_count < MOST_BLOCKS);
+    kept.blocks[kept.block_count].count = count;
+    kept.blocks[kept.block_count].set = run->set;
+    kept.blocks[kept.block_count++].moved = run->moved;
+}
+
+static int timed_run(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
+                     stitch_error **why, stitch_error **e)
+{
+    note_block(1, run);
+    return kept.inner.ops->timed_run(self, scope, run, us, code, why, e);
+}
+
+/* As serve.c does it. */
+static int timed_block(void *self, const stitch__scope *scope, const stitch__timed_block *block, double *us,
+                       uint64_t *hashes, int *code, stitch_error **why, stitch_error **e)
+{
+    bool change = (int)kept.block_count == kept.change_block;
+    stitch__run run = block->run;
+    int rc = STITCH_OK;
+
+    CHECK(block->count > 1 && block->count <= kept.room);
+    note_block(block->count, &run);
+    for (uint32_t k = 0; !rc && !*code && k < block->count; k++) {
+        CUdeviceptr into[TENSORS] = {[OUTPUT] = (CUdeviceptr)(uintptr_t)kept.kept[k]};
+        run.seed = block->seeds[k];
+        CHECK(kept.key_count < MOST_BLOCKS);
+        kept.keys[kept.key_count++] = block->keys[k];
+        rc = kept.inner.ops->timed_run(self, scope, &run, &us[k], code, why, e);
+        if (!rc && !*code)
+            rc = stitch__runner_keep(self, scope, run.set, into, block->keys[k], hashes + k * TENSORS, e);
+    }
+    if (change && kept.change_hash)
+        hashes[kept.change_run * TENSORS + OUTPUT] ^= 1;
+    else if (change)
+        kept.kept[kept.change_run][N - 1] = -0.0f; /* the right value might be 0 */
+    return rc;
+}
+
+static int fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,
+                 stitch_error **e)
+{
+    if (set < STITCH__SETS)
+        return kept.inner.ops->fetch(self, scope, set, into, stream, e);
+    CHECK((uint32_t)(set - STITCH__SETS) < kept.room);
+    memcpy((void *)(uintptr_t)into[OUTPUT], kept.kept[set - STITCH__SETS], sizeof(kept.kept[0]));
+    return STITCH_OK;
+}
+
+stitch__candidate __wrap_stitch__runner_candidate(stitch__runner *r)
+{
+    kept.inner = __real_stitch__runner_candidate(r);
+    kept.ops = *kept.inner.ops;
+    kept.ops.keep = keep;
+    kept.ops.timed_run = timed_run;
+    kept.ops.timed_block = timed_block;
+    kept.ops.fetch = fetch;
+    return (stitch__candidate){&kept.ops, kept.inner.self};
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+static int calls, wrong_at, fault_at; /* negative: never */
+static useconds_t oracle_us;          /* how long the reference takes, while the candidate is timed */
+static float seen[4096];              /* the first input of each call */
+
+static void run_oracle(void **params)
+{
+    for (int i = 0; i < VALUE(int, 3); i++)
+        ((double *)PTR(2))[i] = (double)((float *)PTR(0))[i] * ((float *)PTR(1))[i];
+    if (kept.timing && oracle_us)
+        usleep(oracle_us);
+}
+
+static void run_candidate(void **params)
+{
+    float *x = PTR(0), *w = PTR(1), *y = PTR(2);
+    int call = calls++;
+
+    if (call < (int)STITCH__COUNT(seen))
+        seen[call] = x[0];
+    for (int i = 0; i < N; i++)
+        y[i] = x[i] * w[i] + (call == wrong_at && i == 7);
+    if (call == fault_at)
+        fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+static fake_kernel kernels[] = {
+    VERIFY_KERNELS,
+    {"oracle", 4, NULL, run_oracle, 100, 0},
+    {"candidate", 4, NULL, run_candidate, 10, 0},
+};
+
+/* ---- fixture ----------------------------------------------------------------------------------------------------- */
+
+#define KERNEL(name, out)                                                                                              \
+    "extern \"C\" __global__ void " name "(const float *x, const float *w, " out " *y, int n) "                        \
+    "{ int i = threadIdx.x; if (i < n) y[i] = x[i] * w[i]; }"
+#define PLAN(name)                                                                                                     \
+    "{\"stitch\":1,\"run\":[{\"kernel\":\"" name                                                                       \
+    "\",\"grid\":[1],\"block\":[64],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"}]}]}"
+
+static char cache[] = "/tmp/stitch-blocks-test-XXXXXX";
+
+static stitch_context *new_context(const stitch_allocator *allocator)
+{
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_context *c = NULL;
+
+    if (strstr(cache, "XXXXXX") && !mkdtemp(cache))
+        FAIL("no temporary folder");
+    options.device = "cuda:0";
+    options.get_proc = fake_get_proc;
+    options.cache_dir = cache;
+    options.allocator = allocator;
+    CHECK_OK(stitch_context_new(&c, &options, &err));
+    return c;
+}
+
+static stitch_program *program(stitch_context *c, const char *source, const char *plan)
+{
+    stitch_program *p = NULL;
+    CHECK_OK(stitch_program_parse(c, source, plan, NULL, &p, &err));
+    return p;
+}
+
+static int failing(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
+{
+    return STITCH_E_IO;
+}
+
+/* Its baseline cannot be measured: one in this process would have no blocks, and then nobody has. */
+static stitch_task *task(stitch_context *c)
+{
+    static const char head[] =
+        "{\"stitch_task\":1,\"name\":\"product\",\"dims\":{\"N\":64},\"inputs\":[{\"name\":\"x\","
+        "\"dtype\":\"f32\",\"shape\":[\"N\"]}],\"weights\":[{\"name\":\"w\",\"dtype\":\"f32\","
+        "\"shape\":[\"N\"]}],\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[\"N\"]}]}";
+    stitch_task *t = NULL;
+
+    CHECK_OK(stitch_task_parse(c, head, NULL, &t, &err));
+    CHECK_OK(stitch_task_set_reference_program(t, program(c, KERNEL("oracle", "double"), PLAN("oracle")),
+                                               STITCH_DTYPE_F64, &err));
+    CHECK_OK(stitch_task_add_baseline_fn(t, "none", STITCH_PRECISION_F32, failing, NULL, &err));
+    return t;
+}
+
+static void reset(void)
+{
+    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}};
+
+    for (size_t i = 0; i < STITCH__COUNT(kernels); i++)
+        kernels[i].sizes = sizes[i];
+    kernels[STITCH__COUNT(kernels) - 1].us = 10;
+    fake.kernels = kernels;
+    fake.kernel_count = STITCH__COUNT(kernels);
+    fake.fault = CUDA_SUCCESS;
+    fake.allocations_left = -1;
+    memset(&kept, 0, sizeof(kept));
+    kept.change_block = -1;
+    calls = 0;
+    wrong_at = fault_at = -1;
+    oracle_us = 0;
+}
+
+static void need_context(void)
+{
+    stitch_image *image = NULL;
+    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    int rc;
+
+    reset();
+    if (!ctx)
+        ctx = new_context(NULL);
+    options.arch = "sm_90";
+    rc = stitch_compile(ctx, "__global__ void k() {}", &options, &image, &err);
+    stitch_image_free(image);
+    if (rc == STITCH_E_NO_LIBRARY)
+        SKIP(stitch_error_message(err));
+    CHECK_OK(rc);
+}
+
+static stitch_verify_options options_of(int iterations)
+{
+    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
+    o.trials = 1;
+    o.warmup = 1;
+    o.iterations = iterations;
+    o.seed = 7;
+    o.flush_bytes = 1 << 20;
+    o.profile = STITCH_PROFILE_NEVER;
+    o.where = STITCH_VERIFY_HERE;
+    return o;
+}
+
+static char message[2000];
+static int64_t runs, checked, passed;
+
+static stitch_report_summary verify(stitch_verify_options o)
+{
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    stitch_task *t = task(ctx);
+    stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+    stitch_report *r = NULL;
+    const char *why = "";
+
+    CHECK_OK(stitch_verify_program(ctx, t, p, &o, &r, &err));
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    if (s.failed_stage)
+        CHECK_INT(stitch_report_stage(r, s.failed_stage, NULL, NULL, &why), 0);
+    snprintf(message, sizeof(message), "%s", why);
+    json_t *root = json_loads(stitch_report_json(r), 0, NULL);
+    const json_t *side = json_object_get(json_object_get(root, "time"), "candidate");
+    runs = json_integer_value(json_object_get(side, "runs"));
+    checked = json_integer_value(json_object_get(side, "checked_runs"));
+    passed = json_integer_value(json_object_get(side, "checked_runs_passed"));
+    json_decref(root);
+    stitch_report_free(r);
+    stitch_program_free(p);
+    stitch_task_free(t);
+    return s;
+}
+
+/* Calls of the candidate before the first timed run. */
+static int calls_before(void)
+{
+    stitch_verify_options o = options_of(1);
+    reset();
+    CHECK_INT(verify(o).failed_stage, STITCH_STAGE_NONE);
+    int before = calls - 1 - 3; /* the timed run, and those after */
+    reset();
+    return before;
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+TEST(blocks_take_turns)
+{
+    int combinations[4] = {0};
+    uint32_t total = 0;
+
+    need_context();
+    int before = calls_before();
+    CHECK_INT(verify(options_of(100)).failed_stage, STITCH_STAGE_NONE);
+    CHECK(runs == 100 && checked == 100 && passed == 100);
+    CHECK_INT(kept.room, STITCH__BLOCK);
+    CHECK_INT(kept.block_count, 9);
+    CHECK(kept.blocks[0].count == 1 && !kept.blocks[0].set && !kept.blocks[0].moved);
+    for (size_t i = 0; i < kept.block_count; i++) {
+        total += kept.blocks[i].count;
+        CHECK(kept.blocks[i].count <= STITCH__BLOCK);
+        if (i)
+            combinations[2 * kept.blocks[i].set + kept.blocks[i].moved]++;
+    }
+    CHECK_INT(total, 100);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(combinations[i], 2); /* for each side going first */
+    /* No input comes twice, nor does a key. */
+    for (int i = before; i < before + 100; i++)
+        for (int j = before; j < i; j++)
+            CHECK(seen[i] != seen[j]);
+    CHECK_INT(kept.key_count, 99);
+    for (size_t i = 0; i < kept.key_count; i++)
+        for (size_t j = 0; j < i; j++)
+            CHECK(kept.keys[i] && kept.keys[i] != kept.keys[j]);
+}
+
+TEST(any_number_of_runs)
+{
+    need_context();
+    for (int n = 1; n <= 40; n++) {
+        uint32_t total = 0;
+        reset();
+        CHECK_INT(verify(options_of(n)).failed_stage, STITCH_STAGE_NONE);
+        for (size_t i = 0; i < kept.block_count; i++)
+            total += kept.blocks[i].count;
+        CHECK(total == (uint32_t)n && runs == n && checked == n && passed == n);
+    }
+}
+
+/* Short runs are many in a block, long ones are alone. */
+TEST(blocks_are_short)
+{
+    static const struct {
+        double us;
+        uint32_t most;
+    } rows[] = {{10, 13}, {3000, 6}, {10001, 1}, {30000, 1}};
+
+    need_context();
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        uint32_t most = 0;
+        reset();
+        kernels[STITCH__COUNT(kernels) - 1].us = rows[i].us;
+        CHECK_INT(verify(options_of(100)).failed_stage, STITCH_STAGE_NONE);
+        for (size_t k = 0; k < kept.block_count; k++)
+            most = kept.blocks[k].count > most ? kept.blocks[k].count : most;
+        CHECK_INT(most, rows[i].most);
+        CHECK(runs == 100 && checked == 100);
+    }
+}
+
+/* Wherever in a block it is. */
+TEST(a_wrong_run)
+{
+    char words[60];
+
+    need_context();
+    int before = calls_before();
+    for (int n = 0; n < 40; n++) {
+        reset();
+        wrong_at = before + n;
+        CHECK_INT(verify(options_of(40)).failed_stage, STITCH_STAGE_TIME);
+        snprintf(words, sizeof(words), "wrong in timed run %d:", n + 1);
+        CHECK_HAS(message, words);
+    }
+}
+
+/* Blocks of 40 runs: one, then seven of five, then four. */
+TEST(an_output_that_changed)
+{
+    static const struct {
+        int block, run, iteration;
+    } rows[] = {{1, 0, 2}, {1, 4, 6}, {4, 2, 19}, {8, 3, 40}};
+    char words[80];
+
+    need_context();
+    for (size_t i = 0; i < 2 * STITCH__COUNT(rows); i++) {
+        reset();
+        kept.change_block = rows[i / 2].block;
+        kept.change_run = rows[i / 2].run;
+        kept.change_hash = i % 2;
+        CHECK_INT(verify(options_of(40)).failed_stage, STITCH_STAGE_TIME);
+        snprintf(words, sizeof(words), "the outputs of timed run %d were written to after it had ended",
+                 rows[i / 2].iteration);
+        CHECK_HAS(message, words);
+    }
+}
+
+/* When there is no time to check all runs, three still are: the first, the last, and one that nobody knows. */
+TEST(out_of_time)
+{
+    stitch_verify_options o = options_of(40);
+    uint64_t secret;
+
+    need_context();
+    int before = calls_before();
+    do /* one among the runs that are made */
+        secret = stitch__seed_derive(++o.seed, STITCH__SEED_CHECK, 0) % 40;
+    while (secret != 7);
+    o.time_budget_ms = 1;
+    for (int n = 0; n < 12; n++) {
+        bool caught = n == 0 || n == 7 || n == 11;
+        reset();
+        oracle_us = 3000;
+        wrong_at = before + n;
+        CHECK_INT(verify(o).failed_stage, caught ? STITCH_STAGE_TIME : STITCH_STAGE_NONE);
+        /* One, two blocks of five, then at least ten have been made: a last one. */
+        CHECK_INT(kept.blocks[kept.block_count - 1].count, n == 0 || n == 11 || !caught ? 1 : 5);
+        CHECK(caught || (runs == 12 && checked == 3 && passed == 3));
+    }
+}
+
+TEST(a_fault_in_a_block)
+{
+    need_context();
+    int before = calls_before();
+    reset();
+    fault_at = before + 3;
+    stitch_report_summary s = verify(options_of(40));
+    CHECK_INT(s.failed_stage, STITCH_STAGE_TIME);
+    CHECK_INT(s.status, STITCH_E_FAULT);
+    fake.fault = CUDA_SUCCESS;
+    stitch_context_free(ctx); /* it knows of the fault */
+    ctx = NULL;
+}
+
+/* Without room runs are alone; a call that is cancelled or too late ends. */
+TEST(no_room)
+{
+    static const int harmless[] = {STITCH_E_UNSUPPORTED, STITCH_E_NOMEM, STITCH_E_DRIVER, STITCH_E_IO};
+    static const int fatal[] = {STITCH_E_CANCELLED, STITCH_E_TIMEOUT};
+
+    need_context();
+    for (size_t i = 0; i < STITCH__COUNT(harmless); i++) {
+        reset();
+        kept.keep_status = harmless[i];
+        CHECK_INT(verify(options_of(20)).failed_stage, STITCH_STAGE_NONE);
+        CHECK_INT(kept.block_count, 20);
+        CHECK(runs == 20 && checked == 20);
+    }
+    for (size_t i = 0; i < STITCH__COUNT(fatal); i++) {
+        stitch_task *t = task(ctx);
+        stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+        stitch_verify_options o = options_of(20);
+        stitch_report *r = NULL;
+        reset();
+        kept.keep_status = fatal[i];
+        CHECK_ERR(stitch_verify_program(ctx, t, p, &o, &r, &err), fatal[i], "no room");
+        CHECK(!r);
+        stitch_program_free(p);
+        stitch_task_free(t);
+    }
+}
+
+/* ---- host memory ------------------------------------------------------------------------------------------------- */
+
+static atomic_long allocations, refuse_at = -1, live; /* of all threads: some compile */
+
+static bool refuse(void)
+{
+    return atomic_fetch_add(&allocations, 1) == atomic_load(&refuse_at);
+}
+
+static void *count_alloc(size_t size, void *userdata)
+{
+    void *p = refuse() ? NULL : malloc(size);
+    if (p)
+        atomic_fetch_add(&live, 1);
+    return p;
+}
+
+static void *count_realloc(void *p, size_t size, void *userdata)
+{
+    return refuse() ? NULL : realloc(p, size);
+}
+
+static void count_free(void *p, void *userdata)
+{
+    atomic_fetch_sub(&live, 1);
+    free(p);
+}
+
+/* Every allocation of stage time fails in turn. */
+TEST(host_memory_runs_out)
+{
+    stitch_allocator allocator = {sizeof(allocator), count_alloc, count_realloc, count_free, NULL};
+    stitch_verify_options o = options_of(10);
+    long first = 0;
+    int refused = 0;
+
+    need_context();
+    stitch_context *own = new_context(&allocator);
+    stitch_task *t = task(own);
+    for (long n = -2;; n++) {
+        stitch_program *p = program(own, KERNEL("candidate", "float"), PLAN("candidate"));
+        stitch_report *r = NULL;
+        int objects = fake.live, rc;
+
+        reset();
+        o.last_stage = n == -1 ? STITCH_STAGE_EXPLOIT : STITCH_STAGE_TIME; /* -2: compiles what is kept */
+        atomic_store(&allocations, 0);
+        atomic_store(&refuse_at, n < 0 ? -1 : first + n);
+        rc = stitch_verify_program(own, t, p, &o, &r, &err);
+        bool done = n >= 0 && atomic_load(&allocations) <= first + n;
+        atomic_store(&refuse_at, -1);
+        if (n == -1)
+            first = atomic_load(&allocations);
+        CHECK((rc == STITCH_OK) == (r != NULL));
+        CHECK(rc == STITCH_OK || rc == STITCH_E_NOMEM);
+        refused += rc != STITCH_OK;
+        if (n >= 0 && fake.live > objects)
+            FAIL("allocation %ld: %d device objects are left behind", n, fake.live - objects);
+        stitch_report_free(r);
+        stitch_program_free(p);
+        stitch_error_free(err);
+        err = NULL;
+        if (done)
+            break;
+    }
+    printf("# %d allocations\n", refused);
+    CHECK(refused > 10);
+    stitch_task_free(t);
+    stitch_context_free(own);
+    CHECK_INT(atomic_load(&live), 0);
+}
+
+TEST(nothing_is_left)
+{
+    char command[100];
+
+    stitch_context_free(ctx);
+    ctx = NULL;
+    snprintf(command, sizeof(command), "rm -rf %s", cache);
+    if (!strstr(cache, "XXXXXX"))
+        CHECK_INT(system(command), 0);
+}
+
+TEST_MAIN(RUN(blocks_take_turns), RUN(any_number_of_runs), RUN(blocks_are_short), RUN(a_wrong_run),
+          RUN(an_output_that_changed), RUN(out_of_time), RUN(no_room), RUN(a_fault_in_a_block),
+          RUN(host_memory_runs_out), RUN(nothing_is_left))
