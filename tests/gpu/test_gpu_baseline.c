@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Baselines in workers on a real GPU: one that is lost while it is timed is not the candidate's failure, nor this
+ * process's.
+ */
+#include <dirent.h>
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "verify_tasks.h"
+
+/* The child that was started last; 0: there is none. */
+static pid_t youngest_child(void)
+{
+    unsigned long long last = 0;
+    pid_t found = 0;
+    DIR *folder = opendir("/proc");
+
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char path[300], line[1000], *at;
+        unsigned long long started;
+        int parent;
+        FILE *f;
+        snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+        if (atoi(entry->d_name) <= 0 || !(f = fopen(path, "r")))
+            continue;
+        /* "pid (name) state parent ...": the 22nd field is the time of its start */
+        at = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+        fclose(f);
+        if (at &&
+            sscanf(at, ") %*c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &parent,
+                   &started) == 2 &&
+            parent == getpid() && started >= last) {
+            last = started;
+            found = (pid_t)atoi(entry->d_name);
+        }
+    }
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+static int killed;
+
+static void kill_baseline(int stage, int status, int64_t done, int64_t total, void *userdata)
+{
+    if (stage != STITCH_STAGE_TIME || done < 20 || done == total || killed)
+        return;
+    killed = youngest_child(); /* the candidate's is older */
+    if (killed <= 0 || kill(killed, SIGKILL) != 0)
+        killed = -1;
+}
+
+/* A program that faults when it has run forty times. */
+#define COUNTED                                                                                                        \
+    "__global__ void count(const int *calls) { ++*(int *)calls; }\n__global__ void k(const float *x, const float *a, " \
+    "const float *b, float *y, const int *calls, int n)\n{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"      \
+    "    if (*calls > 40) __trap();\n    if (i < n) y[i] = a[i] * x[i] + b[i];\n}\n"
+#define COUNTED_PLAN                                                                                                   \
+    "{\"stitch\":1,\"buffers\":{\"calls\":{\"dtype\":\"i32\",\"shape\":[1]}},\"prepare\":[{\"fill\":{"                 \
+    "\"buffer\":\"calls\",\"value\":0}}],\"run\":[{\"kernel\":\"count\",\"grid\":[1],\"block\":[1],\"args\":["         \
+    "\"calls\"]},{\"kernel\":\"k\",\"grid\":[\"ceil_div(N, 256)\"],\"block\":[256],\"args\":[\"x\",\"a\",\"b\","       \
+    "\"y\",\"calls\",{\"i32\":\"N\"}]}]}"
+
+/* A baseline that faults in its worker, or whose worker dies, is left out; what it had measured does not count. The
+ * candidate has its verdict, and this process its context. */
+TEST(a_baseline_that_is_lost)
+{
+    need_device();
+    if (device.simulated)
+        SKIP("needs times");
+    stitch_context *before = ctx;
+    for (int how = 0; how < 2; how++) {
+        stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+        stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
+        stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+        stitch_program *p = NULL;
+
+        options.device = getenv("STITCH_TEST_DEVICE");
+        CHECK_OK(stitch_context_new(&ctx, &options, &err)); /* with no workers yet */
+        stitch_task *t =
+            make_task(VECTOR_HEAD, VECTOR_KERNEL("double", "y[i] = (double)a[i] * x[i] + b[i];"), VECTOR_PLAN, NULL);
+        CHECK_OK(stitch_program_parse(ctx, how ? VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];") : COUNTED,
+                                      how ? VECTOR_PLAN : COUNTED_PLAN, NULL, &p, &err));
+        CHECK_OK(stitch_task_add_baseline_program(t, "lost", STITCH_PRECISION_F32, p, &err));
+        o.where = STITCH_VERIFY_WORKER;
+        o.profile = STITCH_PROFILE_NEVER;
+        o.on_stage = how ? kill_baseline : NULL;
+        stitch_report *r = verify(t, VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];"), VECTOR_PLAN, &o);
+        CHECK_INT(stitch_report_summary_get(r, &s), 0);
+        CHECK_INT(s.failed_stage, STITCH_STAGE_NONE);
+        CHECK(s.timed && s.speedup == 0 && s.median_us > 0);
+        CHECK_HAS(stitch_report_text(r), "baseline lost could not be measured");
+        CHECK_INT(json_integer_value(report_at(r, "time.candidate.runs")), 100);
+        CHECK_INT(json_integer_value(report_at(r, "time.candidate.checked_runs_passed")), 100);
+        CHECK_INT(json_integer_value(report_at(r, "time.baselines.0.runs")), 0);
+        CHECK((how != 0) == (killed > 0));
+        const char *note = strstr(stitch_report_text(r), "baseline lost could");
+        printf("# %.*s\n", (int)strcspn(note, "\n"), note);
+        stitch_report_free(r);
+        stitch_task_free(t);
+        stitch_context_free(ctx);
+    }
+    ctx = before;
+    stitch__device *mine;
+    CHECK_OK(stitch__device_get(ctx, &mine, &err)); /* its own context works */
+    CHECK_OK(stitch__device_enter(mine, &err));
+    CHECK_INT(mine->drv->StreamSynchronize(NULL), 0);
+    stitch__device_leave(mine);
+}
+
+TEST_MAIN(RUN(a_baseline_that_is_lost))
