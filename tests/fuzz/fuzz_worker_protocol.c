@@ -30,8 +30,12 @@ static void check_reply(int op, const uint8_t *data, size_t size)
         return;
     }
     if (!(r.us >= 0) || !isfinite(r.us) || !(r.prepared.us >= 0) || !isfinite(r.prepared.us) || r.rc > 0 ||
-        r.code > 0 || (r.rc && r.code) || r.hash_count > STITCH__TASK_MAX_TENSORS)
+        r.code > 0 || (r.rc && r.code) || r.time_count > STITCH__BLOCK ||
+        r.hash_count > (r.time_count ? r.time_count : 1) * (size_t)STITCH__TASK_MAX_TENSORS)
         abort();
+    for (uint32_t k = 0; k < r.time_count; k++)
+        if (!(r.times[k] >= 0) || !isfinite(r.times[k]))
+            abort();
     uint64_t *hashes = malloc((r.hash_count + 1) * sizeof(*hashes));
     for (size_t i = 0; i < r.hash_count; i++)
         hashes[i] = stitch__reply_hash(&r, data, i);
@@ -49,10 +53,12 @@ static void check_request(int op, const uint8_t *data, size_t size)
 
     if (stitch__request_decode(op, data, size, &q, NULL))
         return;
-    if (q.set < 0 || q.set >= STITCH__SETS || q.run.set < 0 || q.run.set >= STITCH__SETS || q.run.skip < -1)
-        if (op == STITCH__OP_WORKER_RUN || op == STITCH__OP_WORKER_TIMED_RUN || op == STITCH__OP_WORKER_FETCH ||
-            op == STITCH__OP_WORKER_PROFILE)
-            abort();
+    /* Runs of a block come after the sets. */
+    int sets = op == STITCH__OP_WORKER_FETCH ? STITCH__SETS + STITCH__BLOCK : STITCH__SETS;
+    const stitch__run *run = op == STITCH__OP_WORKER_TIMED_BLOCK ? &q.block.run : &q.run;
+    if (q.set < 0 || q.set >= sets || run->set < 0 || run->set >= STITCH__SETS || run->skip < -1 ||
+        q.block.count > STITCH__BLOCK || q.kept > STITCH__BLOCK)
+        abort();
     stitch__buf_init(&b, NULL);
     stitch__request_encode(&q, &b);
     same(&b, data, size);
