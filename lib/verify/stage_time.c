@@ -200,12 +200,14 @@ static int make_room(timer *t, side *s, stitch_error **err)
     if (!s->hashes)
         return stitch__err_nomem(v->ctx, err);
     rc = s->program.ops->keep(s->program.self, &v->scope, (uint32_t)runs, &why);
-    if (rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT) {
+    if (rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT || rc == STITCH_E_IO) { /* IO: it is lost */
+        if (!s->candidate)
+            return end_baseline_call(v, s, rc, STITCH_OK, &why, err);
         stitch__err_hand_on(err, &why);
         return rc;
     }
     s->kept = rc ? 0 : (uint32_t)runs;
-    stitch_error_free(why); /* a worker that is lost shows at once */
+    stitch_error_free(why);
     return STITCH_OK;
 }
 
