@@ -18,8 +18,9 @@ typedef struct stitch_report stitch_report;
 #define STITCH_STAGE_LIST(X)                                                                                           \
     X(FORMAT, "format")                                                                                                \
     X(VALIDATE, "validate")                                                                                            \
-    X(COMPILE, "compile") X(SIMULATE, "simulate") X(LOAD, "load") X(PREPARE, "prepare") X(CORRECT, "correct")          \
-        X(EXPLOIT, "exploit") X(TIME, "time") X(PROFILE, "profile")
+    X(COMPILE, "compile")                                                                                              \
+    X(SIMULATE, "simulate") X(LOAD, "load") X(PREPARE, "prepare") X(CORRECT, "correct") X(EXPLOIT, "exploit")          \
+        X(TIME, "time") X(PROFILE, "profile")
 
 typedef enum stitch_stage {
     STITCH_STAGE_NONE = 0,
@@ -44,8 +45,8 @@ typedef void (*stitch_stage_fn)(int stage, int status, int64_t done, int64_t tot
 
 /** Where the program runs while it is verified. @since 0.1.0 */
 typedef enum stitch_verify_where {
-    /** In a worker process, unless the device is simulated (which a program cannot harm), the program needs operators of
-     *  the host, or there is no worker to be had: the report's notes say why then. */
+    /** In a worker process, unless the device is simulated (which a program cannot harm), the program needs operators
+     * of the host, or there is no worker to be had: the report's notes say why then. */
     STITCH_VERIFY_AUTO = 0,
     STITCH_VERIFY_HERE = 1,   /**< in this process: for programs that are trusted */
     STITCH_VERIFY_WORKER = 2, /**< in a worker process, or not at all */
@@ -59,8 +60,8 @@ typedef enum stitch_verify_simulate {
 
 /** How much of a right program is profiled after it was timed. @since 0.1.0 */
 typedef enum stitch_verify_profile {
-    /** Timeline, a few hardware counters of each kernel, stalls by source line: about a second. A simulated device counts
-     *  what it can instead. */
+    /** Timeline, a few hardware counters of each kernel, stalls by source line: about a second. A simulated device
+     * counts what it can instead. */
     STITCH_PROFILE_AUTO = 0,
     STITCH_PROFILE_FULL = 1,     /**< the same with all counters that the advice knows */
     STITCH_PROFILE_TIMELINE = 2, /**< the timeline alone: milliseconds */
@@ -90,15 +91,15 @@ typedef struct stitch_verify_options {
     int32_t simulate;   /**< stitch_verify_simulate */
     int32_t profile;    /**< stitch_verify_profile */
     int32_t reserved;
-    /** More of CUPTI's metrics by name, of each kernel ("lts__t_sectors.sum"); at most 64. Those that the device does not
-     *  offer are null in the report. */
+    /** More of CUPTI's metrics by name, of each kernel ("lts__t_sectors.sum"); at most 64. Those that the device does
+     * not offer are null in the report. */
     const char *const *metrics;
     size_t metric_count;
 } stitch_verify_options;
 
 #define STITCH_VERIFY_OPTIONS_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(stitch_verify_options), 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, 0               \
+        sizeof(stitch_verify_options), 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, 0          \
     }
 
 STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t struct_size);
@@ -106,14 +107,15 @@ STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t
 /**
  * Verifies a program, in the calling thread; other threads only compile ahead and start a worker. On a simulated device
  * the task's reduced dims are used where it has them, and are left again. Without any device, the stages up to compile
- * can be asked for (last_stage). STITCH_OK means that there is a report, whatever it says of the program; other statuses
- * mean that verification itself could not be done (no device, cancelled, the reference fails, ...).
+ * can be asked for (last_stage). STITCH_OK means that there is a report, whatever it says of the program; other
+ * statuses mean that verification itself could not be done (no device, cancelled, the reference fails, ...).
  *
  * In a worker (docs/worker.md) the program can fault, hang or die, and this process and its CUDA context go on as
  * before. Here, the CUDA context of the process is lost after a report with status STITCH_E_FAULT whose summary says
  * isolated = 0. A
- * program that still runs when the deadline passes has failed with STITCH_E_TIMEOUT; if it has not ended two seconds
- * later, the memory that it may still use is given up, for whatever waits for the device would wait for ever.
+ * program that still runs when the deadline passes has failed with STITCH_E_TIMEOUT, unless other verifications had the
+ * device for more than half of the time: then the call has. If it has not ended two seconds later, the memory that it
+ * may still use is given up, for whatever waits for the device would wait for ever.
  * @since 0.1.0
  */
 STITCH_API int stitch_verify_program(stitch_context *ctx, stitch_task *task, stitch_program *program,

@@ -674,13 +674,13 @@ static int open_alone(timer *t, stitch__gpu_lock *lock, stitch_error **err)
 {
     stitch__verify *v = t->v;
     char *unlocked = NULL;
-    int rc = stitch__gpu_lock_take(v->dev, &v->scope, false, lock, NULL, err);
+    int rc = stitch__share_or_time(v, false, lock, NULL, err);
 
     if (!rc)
         rc = open_timer(t, err);
     stitch__gpu_lock_release(lock);
     if (!rc)
-        rc = stitch__gpu_lock_take(v->dev, &v->scope, true, lock, &unlocked, err);
+        rc = stitch__share_or_time(v, true, lock, &unlocked, err);
     if (!rc && unlocked)
         rc = stitch__report_note(v->report, err, "other verifications on this GPU were not kept away: %s", unlocked);
     stitch_free(unlocked);

@@ -35,12 +35,33 @@ int stitch__stage_fail(stitch__verify *v, int stage, int code, stitch_error **wh
     return rc;
 }
 
+int stitch__share_or_time(stitch__verify *v, bool exclusive, stitch__gpu_lock *lock, char **why, stitch_error **err)
+{
+    int64_t start = stitch__now_ns();
+    int rc = stitch__gpu_lock_take(v->dev, &v->scope, exclusive, lock, why, err);
+
+    v->waited_ns += stitch__now_ns() - start;
+    return rc;
+}
+
+/* A program that had less than half of its time, because others had the device, has not shown that it needs more. */
+static bool had_no_time(const stitch__verify *v)
+{
+    return v->waited_ns / 1000000 > v->options.timeout_ms / 2;
+}
+
 int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why, stitch_error **err)
 {
     if (rc == STITCH_OK) {
         stitch_error_free(*why);
         *why = NULL;
         return stitch__stage_end(v, stage, STITCH_STAGE_PASSED, "", err);
+    }
+    if (rc == STITCH_E_TIMEOUT && had_no_time(v)) {
+        stitch__err_prefix(why, "others had the device for %.1f of the call's %.1f s: ", (double)v->waited_ns / 1e9,
+                           (double)v->options.timeout_ms / 1e3);
+        stitch__err_hand_on(err, why);
+        return rc;
     }
     /* Out of memory while checking or compiling is the host's; while loading and preparing it is what the program asks
      * for. */
@@ -76,7 +97,7 @@ static int share_device(stitch__verify *v, int stage, stitch_error **err)
 {
     if (!v->dev || v->dev->info.simulated || stage < STITCH_STAGE_LOAD || stage > STITCH_STAGE_EXPLOIT)
         return STITCH_OK;
-    return stitch__gpu_lock_take(v->dev, &v->scope, false, &v->lock, NULL, err);
+    return stitch__share_or_time(v, false, &v->lock, NULL, err);
 }
 
 static int run_stages(stitch__verify *v, stitch_error **err)

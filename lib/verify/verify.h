@@ -266,6 +266,7 @@ typedef struct stitch__verify {
     stitch__worker *profiler;
     struct stitch__warmer *warmer;
     stitch__gpu_lock lock;           /* shared, while a stage uses the device and does not time */
+    int64_t waited_ns;               /* for others who use or time on the device */
     stitch__collect_options collect; /* what stage profile is asked for */
 } stitch__verify;
 
@@ -275,6 +276,8 @@ int stitch__stage_end(stitch__verify *v, int stage, int status, const char *mess
 void stitch__stage_progress(stitch__verify *v, int stage, int64_t done, int64_t total);
 /* After `rc` of such a call: ends the stage and returns STITCH_OK, or hands the error on. */
 int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why, stitch_error **err);
+/* stitch__gpu_lock_take(), counting what it takes. */
+int stitch__share_or_time(stitch__verify *v, bool exclusive, stitch__gpu_lock *lock, char **why, stitch_error **err);
 
 /* budget.c: how wrong the task's own precision is. */
 #define STITCH__BUDGET_FACTOR 4.0

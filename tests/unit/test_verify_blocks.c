@@ -3,9 +3,12 @@
  * Timed runs in blocks, as a candidate in a worker makes them, on a driver without a GPU: which runs are one block and
  * at which addresses, that every run of a block is checked, and that what a run left must not change. Needs NVRTC.
  *
+ * And what a verification does while others use the device.
+ *
  * The candidate is the runner of this process with the two operations that a worker has besides (the linker puts
  * __wrap_stitch__runner_candidate() in the place of the library's function).
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -123,6 +126,7 @@ stitch__candidate __wrap_stitch__runner_candidate(stitch__runner *r)
 static int calls, wrong_at, fault_at; /* negative: never */
 static useconds_t oracle_us;          /* how long the reference takes, while the candidate is timed */
 static float seen[4096];              /* the first input of each call */
+static int64_t hang_ms;               /* how long each call takes */
 
 static void run_oracle(void **params)
 {
@@ -141,6 +145,8 @@ static void run_candidate(void **params)
         seen[call] = x[0];
     for (int i = 0; i < N; i++)
         y[i] = x[i] * w[i] + (call == wrong_at && i == 7);
+    if (hang_ms)
+        fake.busy_until_ns = stitch__now_ns() + hang_ms * 1000000;
     if (call == fault_at)
         fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
 }
@@ -221,6 +227,8 @@ static void reset(void)
     calls = 0;
     wrong_at = fault_at = -1;
     oracle_us = 0;
+    hang_ms = 0;
+    fake.busy_until_ns = 0;
 }
 
 static void need_context(void)
@@ -462,6 +470,101 @@ TEST(no_room)
     }
 }
 
+/* ---- others on the device ---------------------------------------------------------------------------------------- */
+
+static stitch__gpu_lock others;
+static int others_ms;
+
+static void take_device(void)
+{
+    stitch__scope scope = stitch__scope_make(ctx, NULL, 10000);
+    stitch__device *dev;
+
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+    CHECK_OK(stitch__gpu_lock_take(dev, &scope, true, &others, NULL, &err));
+    CHECK(others.fd >= 0);
+}
+
+static void *give_back_later(void *unused)
+{
+    usleep((useconds_t)others_ms * 1000);
+    stitch__gpu_lock_release(&others);
+    return NULL;
+}
+
+/* Where others had the device most of the time, a program that does not end in what is left has no verdict for it. */
+TEST(a_deadline_that_others_used_up)
+{
+    static const int held_ms[] = {100, 700};
+
+    need_context();
+    for (size_t i = 0; i < STITCH__COUNT(held_ms); i++) {
+        stitch_verify_options o = options_of(10);
+        stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+        stitch_task *t = task(ctx);
+        stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+        stitch_report *r = NULL;
+        pthread_t thread;
+
+        reset();
+        hang_ms = 1500;
+        o.timeout_ms = 1000;
+        others_ms = held_ms[i];
+        take_device();
+        CHECK_INT(pthread_create(&thread, NULL, give_back_later, NULL), 0);
+        int rc = stitch_verify_program(ctx, t, p, &o, &r, &err);
+        CHECK_INT(pthread_join(thread, NULL), 0);
+        if (i == 0) {
+            CHECK_OK(rc);
+            CHECK_INT(stitch_report_summary_get(r, &s), 0);
+            CHECK_INT(s.failed_stage, STITCH_STAGE_CORRECT);
+            CHECK_INT(s.status, STITCH_E_TIMEOUT);
+        } else {
+            CHECK_ERR(rc, STITCH_E_TIMEOUT,
+                      "others had the device for 0.7 of the call's 1.0 s: the program did not end");
+            CHECK(!r);
+        }
+        stitch_report_free(r);
+        stitch_program_free(p);
+        stitch_task_free(t);
+        reset();
+    }
+}
+
+static void take_after_timing(int stage, int status, int64_t done, int64_t total, void *userdata)
+{
+    if (stage == STITCH_STAGE_TIME && status == STITCH_STAGE_PASSED)
+        take_device();
+}
+
+/* Others who time for long cost a program its profile, not its verdict. */
+TEST(a_profile_that_waits_too_long)
+{
+    stitch_verify_options o = options_of(10);
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    stitch_report *r = NULL;
+    const char *why = "";
+    int status = 0;
+
+    need_context();
+    stitch_task *t = task(ctx);
+    stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+    o.profile = STITCH_PROFILE_TIMELINE;
+    o.timeout_ms = 2000;
+    o.on_stage = take_after_timing;
+    CHECK_OK(stitch_verify_program(ctx, t, p, &o, &r, &err));
+    stitch__gpu_lock_release(&others);
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    CHECK_INT(s.failed_stage, STITCH_STAGE_NONE);
+    CHECK_INT(s.timed, 1);
+    CHECK_INT(stitch_report_stage(r, STITCH_STAGE_PROFILE, &status, NULL, &why), 0);
+    CHECK_INT(status, STITCH_STAGE_SKIPPED);
+    CHECK_HAS(why, "waiting for another process that times");
+    stitch_report_free(r);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
 /* ---- host memory ------------------------------------------------------------------------------------------------- */
 
 static atomic_long allocations, refuse_at = -1, live; /* of all threads: some compile */
@@ -547,4 +650,5 @@ TEST(nothing_is_left)
 
 TEST_MAIN(RUN(blocks_take_turns), RUN(any_number_of_runs), RUN(blocks_are_short), RUN(a_wrong_run),
           RUN(an_output_that_changed), RUN(out_of_time), RUN(no_room), RUN(a_fault_in_a_block),
-          RUN(host_memory_runs_out), RUN(nothing_is_left))
+          RUN(a_deadline_that_others_used_up), RUN(a_profile_that_waits_too_long), RUN(host_memory_runs_out),
+          RUN(nothing_is_left))
