@@ -203,10 +203,11 @@ void stitch__sandbox_files(const char *folders, stitch__buf *applied)
         allow(ruleset, system[i], read);
     allow_lines(ruleset, folders, read);
     allow_devices(ruleset, device);
-    /* The driver gives its threads names, and does not start where it cannot. Which threads that will be is not known
-     * yet, so it has to be the whole folder. As this process is not dumpable, what else is in there belongs to root. To
-     * a worker of root it opens files of its own (memory, scores, labels) and those below net/ that root may write. */
-    allow(ruleset, "/proc/self/task", FS_WRITE_FILE);
+    /* The driver gives its threads names (it opens with O_TRUNC), and does not start where it cannot. Which threads
+     * that will be is not known yet, so it has to be the whole folder. As this process is not dumpable, what else is in
+     * there belongs to root. To a worker of root it opens files of its own (memory, scores, labels) and those below
+     * net/ that root may write. */
+    allow(ruleset, "/proc/self/task", FS_WRITE_FILE | (attr.fs & FS_TRUNCATE));
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) == 0) {
         snprintf(text, sizeof(text), "landlock %ld", abi);
         note(applied, text);
