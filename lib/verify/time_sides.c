@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What stage time measures: the candidate and the task's baselines, opened, warmed up, run between events.
+ */
+#include "verify/timing.h"
+
+#define KEPT_BYTES (256u << 20) /* of outputs of a block, or of copies of inputs, for each side */
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static int add_name(stitch__verify *v, stitch__timing *t, const char *name, int precision, stitch_error **err)
+{
+    t->precision = precision;
+    return stitch__report_set(v->report, &t->name, name, 255, err);
+}
+
+/* A baseline that cannot be measured is said so and left out: it is not the candidate's fault. What it had measured
+ * before does not count. In a worker it can lose that one only, not this process's context. */
+static int drop_baseline(stitch__verify *v, stitch__side *s, int rc, stitch_error **why, stitch_error **err)
+{
+    bool lost = (rc == STITCH_E_FAULT && !s->worker) || rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT;
+    s->broken = true;
+    if (lost) {
+        stitch__err_hand_on(err, why);
+        return rc;
+    }
+    s->timing->count = 0;
+    s->timing->checks = s->timing->checks_passed = 0;
+    s->timing->max_abs = s->timing->max_rel = 0;
+    s->timing->mismatches = 0;
+    rc = stitch__report_note(v->report, err, "baseline %s could not be measured: %s", s->timing->name,
+                             *why ? stitch_error_message(*why) : stitch_status_text(rc));
+    stitch_error_free(*why);
+    *why = NULL;
+    return rc;
+}
+
+/* How something that was done with a baseline ended: `code` is the program's failure, `rc` any other one; *why, which
+ * is used up, has the error of either. One whose worker is gone cannot be measured, whenever that shows. */
+int stitch__side_ended(stitch__verify *v, stitch__side *s, int rc, int code, stitch_error **why, stitch_error **err)
+{
+    bool gone = rc && s->worker && stitch__worker_lost(s->worker) && rc != STITCH_E_CANCELLED && rc != STITCH_E_TIMEOUT;
+
+    if (!rc && !code) {
+        stitch_error_free(*why);
+        return STITCH_OK;
+    }
+    if (rc && !gone) {
+        stitch__err_hand_on(err, why);
+        return rc;
+    }
+    return drop_baseline(v, s, rc ? rc : code, why, err);
+}
+
+static int prepare_in_worker(stitch__timer *t, stitch__side *s, stitch_error **why)
+{
+    stitch__verify *v = t->v;
+    int code = STITCH_OK, rc = stitch__candidate_fill(v, &s->program, &v->scope, why);
+
+    if (!rc)
+        rc = stitch__candidate_afresh(v, &s->program, &v->scope, &code, why, why);
+    return rc ? rc : code;
+}
+
+/* Compiled here, as the candidate was; the worker only loads. */
+static int open_in_worker(stitch__timer *t, stitch__side *s, stitch_program *program, stitch_error **why)
+{
+    stitch__verify *v = t->v;
+    const stitch__worker_options clean = {.role = STITCH__WORKER_BASELINE};
+    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    int rc = stitch_program_validate(program, v->task->iface, v->dev->info.arch, why);
+
+    options.arch = v->dev->info.arch;
+    options.ptx = v->dev->info.simulated;
+    if (!rc)
+        rc = stitch_program_compile(program, &options, NULL, why);
+    if (!rc)
+        rc = stitch__worker_acquire(v->ctx, &v->scope, &clean, &s->worker, why);
+    if (!rc)
+        rc = stitch__worker_open(s->worker, &v->scope, v->task, program, &s->program, why);
+    if (!rc)
+        rc = stitch__set_make(v, NULL, " (baseline)", &s->set, why);
+    return rc ? rc : prepare_in_worker(t, s, why);
+}
+
+static int open_baseline(stitch__timer *t, stitch__side *s, const stitch__compute *what, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch_error *why = NULL;
+    int rc;
+
+    if (v->worker && what->program && !what->output_dtype) {
+        rc = open_in_worker(t, s, what->program, &why);
+        return rc ? drop_baseline(v, s, rc, &why, err) : STITCH_OK;
+    }
+    rc = stitch__oracle_open(v->task, what, v->dev, v->options.ops, v->options.op_count, &s->oracle, &why);
+
+    if (!rc)
+        rc = stitch__set_make(v, s->oracle, " (baseline)", &s->set, &why);
+    if (!rc)
+        rc = stitch__set_bound(v, s->oracle, s->set, &why);
+    return rc ? drop_baseline(v, s, rc, &why, err) : STITCH_OK;
+}
+
+static int open_sides(stitch__timer *t, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch_report *r = v->report;
+    size_t declared = v->task->baseline_count, count = declared ? declared : 1;
+    bool recorded = !declared && v->task->reference.kind == STITCH__COMPUTE_TENSORS;
+    int rc;
+
+    t->sides = stitch__calloc(v->ctx, 1 + count, sizeof(*t->sides));
+    t->outputs = stitch__calloc(v->ctx, stitch__output_count(v), sizeof(*t->outputs));
+    r->baselines = stitch__calloc(v->ctx, count, sizeof(*r->baselines));
+    if (!t->sides || !t->outputs || !r->baselines)
+        return stitch__err_nomem(v->ctx, err);
+    t->side_count = 1;
+    t->sides[0] = (stitch__side){.timing = &r->candidate, .set = v->first, .program = v->candidate, .candidate = true};
+    rc = add_name(v, &r->candidate, "candidate", v->task->precision, err);
+    if (!rc && recorded) /* reading tensors from a file is nothing to be faster than */
+        return stitch__report_note(r, err, "the task has no baseline, so that there is no speed-up");
+    for (size_t i = 0; !rc && i < count; i++) {
+        const stitch__compute *what = declared ? &v->task->baselines[i] : &v->task->reference;
+        stitch__side *s = &t->sides[t->side_count++];
+        s->timing = &r->baselines[r->baseline_count++];
+        rc = add_name(v, s->timing, declared ? what->name : "the reference", declared ? what->precision : -1, err);
+        if (!rc)
+            rc = open_baseline(t, s, what, err);
+    }
+    return rc;
+}
+
+/* Room for outputs of several runs, where that is worth something. Without it, a run is a block. */
+int stitch__side_room(stitch__timer *t, stitch__side *s, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch_error *why = NULL;
+    uint64_t bytes = 0, runs;
+    int rc;
+
+    if (s->oracle || s->broken || !s->program.ops->keep)
+        return STITCH_OK;
+    for (size_t i = 0; i < v->count; i++)
+        bytes += v->infos[i].role == STITCH_TENSOR_OUTPUT ? v->infos[i].bytes : 0;
+    runs = bytes ? KEPT_BYTES / bytes : STITCH__BLOCK;
+    runs = runs < STITCH__BLOCK ? runs : STITCH__BLOCK;
+    if (runs < 2)
+        return STITCH_OK;
+    s->hashes = stitch__calloc(v->ctx, (size_t)runs * v->count + 1, sizeof(*s->hashes));
+    if (!s->hashes)
+        return stitch__err_nomem(v->ctx, err);
+    rc = s->program.ops->keep(s->program.self, &v->scope, (uint32_t)runs, &why);
+    if (rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT || rc == STITCH_E_IO) { /* IO: it is lost */
+        if (!s->candidate)
+            return stitch__side_ended(v, s, rc, STITCH_OK, &why, err);
+        stitch__err_hand_on(err, &why);
+        return rc;
+    }
+    s->kept = rc ? 0 : (uint32_t)runs;
+    stitch_error_free(why);
+    return STITCH_OK;
+}
+
+static bool inputs_small(const stitch__verify *v)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < v->count; i++)
+        bytes += v->infos[i].role == STITCH_TENSOR_INPUT ? v->infos[i].bytes : 0;
+    return bytes <= KEPT_BYTES;
+}
+
+int stitch__timer_open(stitch__timer *t, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch__device *dev = v->dev;
+    int rc = open_sides(t, err);
+
+    if (rc)
+        return rc;
+    STITCH__CU(dev->drv->EventCreate(&t->start, CU_EVENT_DEFAULT));
+    STITCH__CU(dev->drv->EventCreate(&t->stop, CU_EVENT_DEFAULT));
+    t->can_move = inputs_small(v);
+    t->flush_bytes = v->options.flush_bytes;
+    if (t->flush_bytes == 0)
+        t->flush_bytes = stitch__flush_bytes(dev);
+    if (t->flush_bytes == UINT64_MAX)
+        t->flush_bytes = 0;
+    if (t->flush_bytes)
+        rc = stitch__mem_alloc(dev, (size_t)t->flush_bytes, "cache flush", &t->flush, err);
+    v->report->flush_bytes = t->flush_bytes;
+    v->report->warmup = v->options.warmup;
+out:
+    return rc;
+}
+
+void stitch__timer_close(stitch__timer *t)
+{
+    stitch__verify *v = t->v;
+    if (!stitch__abandoned(v)) {
+        for (size_t i = 1; i < t->side_count; i++) {
+            stitch__side *s = &t->sides[i];
+            stitch__oracle_close(s->oracle);
+            if (s->program.ops)
+                s->program.ops->close(s->program.self);
+            stitch__worker_release(s->worker, true);
+            stitch__set_free(v, s->set);
+        }
+        if (t->start)
+            v->dev->drv->EventDestroy(t->start);
+        if (t->stop)
+            v->dev->drv->EventDestroy(t->stop);
+        stitch__mem_free(v->dev, t->flush);
+    }
+    for (size_t i = 0; i < t->side_count; i++)
+        stitch_free(t->sides[i].hashes);
+    stitch_free(t->sides);
+    stitch_free(t->outputs);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+static int wait_baseline(stitch__timer *t, int *code, stitch_error **why)
+{
+    stitch__verify *v = t->v;
+    if (!*code)
+        *code = stitch__stream_wait(v->dev, v->stream, &v->scope, "timing a baseline", why);
+    return *code;
+}
+
+int stitch__side_warm_up(stitch__timer *t, stitch__side *s, int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch__run run = STITCH__RUN_INIT;
+    int rc = STITCH_OK;
+    for (int i = 0; !rc && !*code && i < v->options.warmup; i++) {
+        if (!s->oracle) {
+            rc = s->program.ops->run(s->program.self, &v->scope, &run, code, why, err);
+            continue;
+        }
+        *code = stitch__oracle_run(s->oracle, v->stream, why);
+        wait_baseline(t, code, why);
+    }
+    return rc;
+}
+
+/* One run of a baseline, measured as the runner measures the candidate. */
+static int time_baseline(stitch__timer *t, stitch__side *s, double *us, int *code, stitch_error **why,
+                         stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch__device *dev = v->dev;
+    float ms = 0;
+    bool more = false;
+    int rc = stitch__clear_states(v, s->set, err);
+
+    if (!rc)
+        rc = stitch__poison(v, s->set, s->oracle, STITCH__POISON_A, err);
+    if (rc)
+        return rc;
+    *code = stitch__oracle_ready(s->oracle, v->stream, why);
+    if (*code)
+        goto out;
+    if (t->flush)
+        STITCH__CU(dev->drv->MemsetD8Async(t->flush, 0x5a, (size_t)t->flush_bytes, v->stream));
+    STITCH__CU(dev->drv->EventRecord(t->start, v->stream));
+    *code = stitch__oracle_begin(s->oracle, v->stream, &more, why);
+    if (!*code)
+        *code = stitch__cu_check(dev, dev->drv->EventRecord(t->stop, v->stream), why, "recording the end of a run");
+    if (!*code && more) /* its results lie elsewhere: taking them to the outputs is not its work */
+        *code = stitch__oracle_finish(s->oracle, v->stream, why);
+    if (wait_baseline(t, code, why))
+        goto out;
+    STITCH__CU(dev->drv->EventElapsedTime(&ms, t->start, t->stop));
+    *us = (double)ms * 1000;
+out:
+    return rc;
+}
+
+uint64_t stitch__timer_seed(const stitch__timer *t, size_t iteration)
+{
+    return stitch__seed_derive(t->v->options.seed, STITCH__SEED_TIMED, iteration);
+}
+
+/* The timed runs of a side in a block. */
+int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, int *code, stitch_error **why,
+                     stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    const stitch__candidate *c = &s->program;
+    stitch__timed_block runs = {.run = STITCH__RUN_INIT, .count = (uint32_t)b->count};
+    double us[STITCH__BLOCK] = {0};
+    int rc = STITCH_OK;
+
+    runs.run.poison = STITCH__POISON_A;
+    runs.run.flush_bytes = t->flush_bytes;
+    runs.run.draw = 1;
+    runs.run.seed = stitch__timer_seed(t, b->first);
+    for (size_t k = 0; k < b->count; k++) {
+        runs.seeds[k] = stitch__timer_seed(t, b->first + k);
+        runs.keys[k] = b->keys[k];
+    }
+    if (b->count > 1) {
+        runs.run.moved = t->can_move && b->number & 2;
+        runs.run.set = b->number & 4 ? 1 : 0;
+    }
+    if (s->oracle) {
+        rc = stitch__fill_inputs(v, runs.run.seed, NULL, err);
+        if (!rc)
+            rc = time_baseline(t, s, us, code, why, err);
+    } else if (b->count == 1) {
+        rc = c->ops->timed_run(c->self, &v->scope, &runs.run, us, code, why, err);
+    } else {
+        rc = c->ops->timed_block(c->self, &v->scope, &runs, us, s->hashes, code, why, err);
+    }
+    for (size_t k = 0; !rc && !*code && k < b->count; k++)
+        rc = stitch__timing_add(v->report, s->timing, us[k], err);
+    return rc;
+}
