@@ -63,8 +63,8 @@ uint64_t stitch__timer_seed(const stitch__timer *t, size_t iteration);
 
 /* ---- time_check.c ---- */
 
-/* What a block left against the reference, of the first `sides` sides: each run of the candidate, or those that always
- * are (below), and some of the baselines'. A wrong one of the candidate's is its failure. */
+/* What a block left against the reference, of the first `sides` sides: of the candidate each run, or only the first, the
+ * last and a secret one of all; of baselines some. A wrong one of the candidate's is its failure. */
 int stitch__block_check(stitch__timer *t, const stitch__block *b, size_t sides, int *code, stitch_error **why,
                         stitch_error **err);
 
