@@ -680,6 +680,41 @@ TEST(not_repeatable)
     "long long until; asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(until)); until += " us "ll * 1000; "         \
     "for (long long now = 0; now < until;) asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(now)); "
 
+/* A counter that `prepare` clears and each run sets back, in a step of its own. Without that step no later run is
+ * right, which is the doing of the check that leaves it out, and must not be the program's failure. */
+TEST(a_counter_that_each_run_sets_back)
+{
+    static const char source[] =
+        "__global__ void k(const float *x, const float *a, const float *b, float *y, const int *counter, int n)\n{\n"
+        "    __shared__ int first;\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (threadIdx.x == 0)\n        first = atomicAdd((int *)counter, 1) < (int)gridDim.x;\n"
+        "    __syncthreads();\n"
+        "    if (first && i < n)\n        y[i] = a[i] * x[i] + b[i];\n}\n"
+        "__global__ void back(const int *counter)\n{\n    *(int *)counter = 0;\n}\n";
+    static const char plan[] = "{\"stitch\":1,\"buffers\":{\"counter\":{\"dtype\":\"i32\",\"shape\":[1]}},"
+                               "\"prepare\":[{\"fill\":{\"buffer\":\"counter\",\"value\":0}}],"
+                               "\"run\":[{\"kernel\":\"k\",\"grid\":[\"ceil_div(N, 256)\"],\"block\":[256],"
+                               "\"args\":[\"x\",\"a\",\"b\",\"y\",\"counter\",{\"i32\":\"N\"}]},"
+                               "{\"kernel\":\"back\",\"grid\":[1],\"block\":[1],\"args\":[\"counter\"]}]}";
+    need_device();
+    stitch_task *t = vector_task();
+    for (int where = STITCH_VERIFY_HERE; where <= STITCH_VERIFY_WORKER; where++) {
+        stitch_verify_options o = few();
+        stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+        o.where = where;
+        o.profile = STITCH_PROFILE_NEVER;
+        stitch_report *r = verify(t, source, plan, &o);
+        CHECK_INT(stitch_report_summary_get(r, &s), 0);
+        if (s.failed_stage)
+            FAIL("failed: %s", stitch_report_text(r));
+        CHECK_INT(s.isolated, where == STITCH_VERIFY_WORKER);
+        CHECK_INT(json_integer_value(report_at(r, "exploit.steps_left_out_in_turn")), 2);
+        stitch_report_free(r);
+    }
+    stitch_task_free(t);
+}
+
 TEST(a_slow_candidate)
 {
     stitch_verify_options o = few();
@@ -776,5 +811,5 @@ TEST_MAIN(RUN(a_right_candidate), RUN(wrong_candidates), RUN(layer_norm), RUN(so
           RUN(states_live_from_run_to_run), RUN(callback_reference), RUN(callback_in_parts), RUN(recorded_tensors),
           RUN(a_seed_repeats_everything), RUN(can_be_cancelled), RUN(a_task_without_a_reference), RUN(without_a_device),
           RUN(wrong_only_when_timed), RUN(results_that_look_like_the_filling), RUN(not_repeatable),
-          RUN(a_slow_candidate), RUN(a_candidate_that_outlives_the_deadline), RUN(against_itself),
-          RUN(findings_of_the_simulator))
+          RUN(a_counter_that_each_run_sets_back), RUN(a_slow_candidate), RUN(a_candidate_that_outlives_the_deadline),
+          RUN(against_itself), RUN(findings_of_the_simulator))
