@@ -34,7 +34,7 @@ struct stitch__worker {
     bool pinned;
     stitch__export
         *exports[STITCH__SETS]; /* memory that outputs are written to, one a tensor; NULL: they are fetched */
-    stitch__export kept;        /* memory that outputs of runs of a block are copied to, as in serve.c */
+    stitch__export kept;        /* memory that outputs of runs of a block are copied to, as in serve_program.c */
     uint64_t kept_bytes, *kept_offsets;
     CUstream stream; /* for copies of it; NULL: not made yet */
     CUevent copied;  /* by the last of them */

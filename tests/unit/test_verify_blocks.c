@@ -74,7 +74,7 @@ static int timed_run(void *self, const stitch__scope *scope, const stitch__run *
     return kept.inner.ops->timed_run(self, scope, run, us, code, why, e);
 }
 
-/* As serve.c does it. */
+/* As serve_program.c does it. */
 static int timed_block(void *self, const stitch__scope *scope, const stitch__timed_block *block, double *us,
                        uint64_t *hashes, int *code, stitch_error **why, stitch_error **e)
 {

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the worker's side share: serve.c is its process, serve_program.c the program that it has at hand.
+ */
+#ifndef STITCH_LIB_WORKER_SERVE_H
+#define STITCH_LIB_WORKER_SERVE_H
+
+#include "worker/protocol.h"
+
+typedef struct stitch__server {
+    stitch__channel channel;
+    const stitch__worker_hooks *hooks;
+    stitch_context *ctx;
+    stitch__device *dev;
+    bool entered;
+    bool lost; /* after this answer the process is of no more use */
+    CUstream stream;
+    stitch__buf sandbox; /* what confines this process */
+    /* of the program at hand */
+    stitch_task *task;
+    stitch_program *program;
+    stitch__runner *runner;
+    stitch__candidate candidate;
+    CUdeviceptr *outputs[STITCH__SETS]; /* memory that the verifier gave for them, until the runner has it */
+    /* Room for the outputs of `kept` runs: kept_bytes for each, tensor i of it at kept_offsets[i]. */
+    uint32_t kept;
+    CUdeviceptr kept_memory;
+    uint64_t kept_bytes, *kept_offsets;
+    void *share; /* memory that outputs are fetched through; registered: pinned, too */
+    uint64_t share_bytes;
+    bool registered;
+} stitch__server;
+
+/* A request as it is answered. */
+typedef struct stitch__exchange {
+    const stitch__request *q;
+    int memory; /* that came with it, -1: none */
+    stitch__reply reply;
+    stitch__buf text;
+    uint64_t *hashes;
+    int code;
+    stitch_error *why, *err; /* the program's (with code), the request's */
+} stitch__exchange;
+
+/* ---- serve_program.c ---- */
+
+/* Any request but those of the process itself: one that is not known is refused here. */
+int stitch__serve_program(stitch__server *s, stitch__exchange *x);
+/* Forgets the program at hand and everything that came for it; none: does nothing. */
+void stitch__serve_close_program(stitch__server *s);
+
+#endif

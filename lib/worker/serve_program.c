@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a worker does about the program at hand: takes it and its data, runs it, keeps and hands over its outputs,
+ * profiles it.
+ */
+#include "cuda/guards.h"
+#include "worker/serve.h"
+
+/* ---- a program --------------------------------------------------------------------------------------------------- */
+
+static void free_kept(stitch__server *s)
+{
+    if (s->kept_memory)
+        stitch__mem_free(s->dev, s->kept_memory);
+    s->kept_memory = 0;
+    stitch__zero_free(s->kept_offsets);
+    s->kept = 0;
+}
+
+void stitch__serve_close_program(stitch__server *s)
+{
+    if (s->registered)
+        s->dev->drv->MemHostUnregister(s->share);
+    s->registered = false;
+    stitch__runner_close(s->runner);
+    s->runner = NULL;
+    for (int set = 0; set < STITCH__SETS; set++) {
+        for (size_t i = 0; s->outputs[set] && i < stitch_interface_tensor_count(s->task->iface); i++)
+            stitch__mem_free(s->dev, s->outputs[set][i]);
+        stitch__zero_free(s->outputs[set]);
+    }
+    free_kept(s);
+    memset(&s->candidate, 0, sizeof(s->candidate));
+    stitch__memory_unmap(s->share, s->share_bytes);
+    s->share = NULL;
+    s->share_bytes = 0;
+    stitch_program_free(s->program);
+    s->program = NULL;
+    stitch_task_free(s->task);
+    s->task = NULL;
+}
+
+/* The verifier has checked it against its own limits. */
+static int load_program(stitch__server *s, const void *data, size_t size, stitch_error **err)
+{
+    stitch_program_limits limits = STITCH_PROGRAM_LIMITS_INIT;
+    int rc;
+
+    limits.source_bytes = limits.json_bytes = limits.file_bytes = limits.workspace_bytes = INT64_MAX;
+    limits.steps = limits.launches = UINT32_MAX;
+    rc = stitch_program_load_memory(s->ctx, data, size, &limits, &s->program, err);
+    return rc ? rc : stitch_program_validate(s->program, s->task->iface, s->dev->info.arch, err);
+}
+
+static int do_open(stitch__server *s, stitch__exchange *x)
+{
+    uint64_t bytes = x->q->task_bytes + x->q->program_bytes;
+    void *data = NULL;
+    int rc;
+
+    stitch__serve_close_program(s);
+    rc = stitch__memory_map(s->ctx, x->memory, bytes, false, "the program", &data, &x->err);
+    if (!rc && !data)
+        rc = stitch__err(s->ctx, &x->err, STITCH_E_FORMAT, "the program is empty");
+    if (!rc)
+        rc = stitch__worker_task_decode(s->ctx, data, (size_t)x->q->task_bytes, &s->task, &x->err);
+    if (!rc)
+        rc = load_program(s, (const char *)data + x->q->task_bytes, (size_t)x->q->program_bytes, &x->err);
+    stitch__memory_unmap(data, bytes);
+    if (rc)
+        stitch__serve_close_program(s);
+    return rc;
+}
+
+static int tensor_info(stitch__server *s, uint64_t index, stitch_tensor_info *info, stitch_error **err)
+{
+    info->struct_size = sizeof(*info);
+    if (!s->task || index > SIZE_MAX || stitch_interface_tensor(s->task->iface, (size_t)index, info))
+        return stitch__err(s->ctx, err, STITCH_E_INVALID, "there is no tensor %" PRIu64, index);
+    return STITCH_OK;
+}
+
+static int do_data(stitch__server *s, stitch__exchange *x)
+{
+    stitch_tensor_info info;
+    void *data = NULL;
+    int rc = tensor_info(s, x->q->tensor, &info, &x->err);
+
+    if (!rc && s->runner)
+        rc = stitch__err(s->ctx, &x->err, STITCH_E_STATE, "data of %s comes too late", info.name);
+    if (!rc)
+        rc = stitch__memory_map(s->ctx, x->memory, x->q->bytes, false, info.name, &data, &x->err);
+    if (!rc)
+        rc = stitch_task_set_data(s->task, info.name, data ? data : "", x->q->bytes, &x->err);
+    stitch__memory_unmap(data, x->q->bytes);
+    return rc;
+}
+
+/* Memory of the verifier for an output, which it then reads without any copy through the host. */
+static int do_output(stitch__server *s, stitch__exchange *x)
+{
+    const stitch__request *q = x->q;
+    stitch_tensor_info info;
+    int rc = tensor_info(s, q->tensor, &info, &x->err);
+
+    if (rc)
+        return rc;
+    if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || s->runner || x->memory < 0)
+        return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
+                           "%s is no output of %" PRIu64 " bytes, or it comes too late", info.name, q->bytes);
+    if (!s->outputs[q->set])
+        s->outputs[q->set] =
+            stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1, sizeof(CUdeviceptr));
+    if (!s->outputs[q->set])
+        return stitch__err_nomem(s->ctx, &x->err);
+    if (s->outputs[q->set][q->tensor])
+        return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is memory for %s already", info.name);
+    return stitch__guards_import(s->dev, x->memory, (size_t)info.bytes, info.name, &s->outputs[q->set][q->tensor],
+                                 &x->err);
+}
+
+static int do_start(stitch__server *s, stitch__exchange *x)
+{
+    stitch__runner_options options = {.stream = s->stream, .outputs = {s->outputs[0], s->outputs[1]}};
+    int rc;
+
+    if (!s->program || s->runner)
+        return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is no program to start, or it has been started");
+    rc = x->q->share_bytes
+             ? stitch__memory_map(s->ctx, x->memory, x->q->share_bytes, true, "the outputs", &s->share, &x->err)
+             : STITCH_OK;
+    if (rc)
+        return rc;
+    s->share_bytes = x->q->share_bytes;
+    /* Pinned memory is copied to at full speed; worth its time only for large outputs. */
+    if (s->share_bytes >= 4u << 20 && !s->dev->info.simulated && s->dev->drv->MemHostRegister &&
+        s->dev->drv->MemHostUnregister)
+        s->registered = s->dev->drv->MemHostRegister(s->share, (size_t)s->share_bytes, 0) == CUDA_SUCCESS;
+    if (s->dev->drv->CtxSetLimit) /* no part of L2 is set aside for what a program wants to find again */
+        (void)s->dev->drv->CtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
+    rc = stitch__runner_open(s->task, s->program, s->dev, &options, &s->runner, &x->err);
+    if (!rc)
+        s->candidate = stitch__runner_candidate(s->runner);
+    return rc;
+}
+
+/* ---- what a candidate does --------------------------------------------------------------------------------------- */
+
+static int do_hash(stitch__server *s, stitch__exchange *x, const stitch__scope *scope)
+{
+    size_t count = stitch_interface_tensor_count(s->task->iface);
+    int rc;
+
+    x->hashes = stitch__calloc(s->ctx, count + 1, sizeof(*x->hashes));
+    if (!x->hashes)
+        return stitch__err_nomem(s->ctx, &x->err);
+    rc = s->candidate.ops->hash(s->candidate.self, scope, x->q->seed, x->q->inputs, x->hashes, &x->err);
+    x->reply.hash_count = rc ? 0 : count;
+    return rc;
+}
+
+static CUdeviceptr kept_at(const stitch__server *s, uint32_t run, size_t tensor)
+{
+    return s->kept_memory + run * s->kept_bytes + s->kept_offsets[tensor];
+}
+
+static int do_fetch(stitch__server *s, stitch__exchange *x)
+{
+    const stitch__request *q = x->q;
+    stitch_tensor_info info;
+    int rc = tensor_info(s, q->tensor, &info, &x->err);
+
+    if (rc)
+        return rc;
+    if (info.role != STITCH_TENSOR_OUTPUT && info.role != STITCH_TENSOR_STATE)
+        return stitch__err(s->ctx, &x->err, STITCH_E_INVALID, "%s is no output", info.name);
+    if (q->offset > info.bytes || q->bytes > info.bytes - q->offset || q->at > s->share_bytes ||
+        q->bytes > s->share_bytes - q->at)
+        return stitch__err(s->ctx, &x->err, STITCH_E_INVALID, "bytes beyond the end of %s, or of the shared memory",
+                           info.name);
+    if (!q->bytes)
+        return STITCH_OK;
+    if (q->set >= STITCH__SETS + (int)s->kept)
+        return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "no run has left its %s there", info.name);
+    CUdeviceptr from = q->set < STITCH__SETS ? stitch__runner_set(s->runner, q->set)[q->tensor]
+                                             : kept_at(s, (uint32_t)(q->set - STITCH__SETS), (size_t)q->tensor);
+    return stitch__cu_checkf(s->dev,
+                             s->dev->drv->MemcpyDtoH((char *)s->share + q->at, from + q->offset, (size_t)q->bytes),
+                             &x->err, "copying output %s", info.name);
+}
+
+/* Room for the outputs of so many runs: memory of the verifier's, or of this process where that cannot be shared. */
+static int do_keep(stitch__server *s, stitch__exchange *x)
+{
+    const stitch__request *q = x->q;
+    int rc;
+
+    free_kept(s);
+    s->kept_offsets =
+        stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1, sizeof(*s->kept_offsets));
+    if (!s->kept_offsets)
+        return stitch__err_nomem(s->ctx, &x->err);
+    s->kept_bytes = stitch__kept_layout(s->task->iface, s->kept_offsets);
+    uint64_t bytes = s->kept_bytes * q->kept;
+    if (!bytes || (q->bytes && (q->bytes != bytes || x->memory < 0)))
+        return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
+                           "the outputs of %u runs take %" PRIu64 " bytes, not %" PRIu64, q->kept, bytes, q->bytes);
+    rc = q->bytes ? stitch__guards_import(s->dev, x->memory, (size_t)bytes, "kept outputs", &s->kept_memory, &x->err)
+                  : stitch__mem_alloc(s->dev, (size_t)bytes, "kept outputs", &s->kept_memory, &x->err);
+    s->kept = rc ? 0 : q->kept;
+    return rc;
+}
+
+static int do_timed_block(stitch__server *s, stitch__exchange *x, const stitch__scope *scope)
+{
+    const stitch__timed_block *b = &x->q->block;
+    size_t tensors = stitch_interface_tensor_count(s->task->iface);
+    CUdeviceptr *into = stitch__calloc(s->ctx, tensors + 1, sizeof(*into));
+    stitch__run run = b->run;
+    int rc = STITCH_OK;
+
+    x->hashes = stitch__calloc(s->ctx, b->count * tensors + 1, sizeof(*x->hashes));
+    if (!into || !x->hashes)
+        rc = stitch__err_nomem(s->ctx, &x->err);
+    else if (b->count > s->kept)
+        rc = stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is room for the outputs of %u runs, not of %u",
+                         s->kept, b->count);
+    for (uint32_t k = 0; !rc && !x->code && k < b->count; k++) {
+        run.seed = b->seeds[k];
+        rc =
+            s->candidate.ops->timed_run(s->candidate.self, scope, &run, &x->reply.times[k], &x->code, &x->why, &x->err);
+        for (size_t i = 0; i < tensors; i++)
+            into[i] = kept_at(s, k, i);
+        if (!rc && !x->code)
+            rc = stitch__runner_keep(s->runner, scope, run.set, into, b->keys[k], x->hashes + k * tensors, &x->err);
+    }
+    stitch_free(into);
+    if (!rc && s->hooks && s->hooks->hashes)
+        s->hooks->hashes(x->hashes, b->count * tensors);
+    x->reply.time_count = b->count;
+    x->reply.hash_count = b->count * tensors;
+    return rc;
+}
+
+/* The names in a request, in a copy of its text that lasts until the answer is written. */
+static int split_names(stitch__server *s, stitch__exchange *x, const char **names, size_t *count)
+{
+    char *at;
+
+    *count = 0;
+    stitch__buf_puts(&x->text, x->q->text);
+    stitch__buf_putc(&x->text, 0);
+    if (x->text.failed)
+        return stitch__err_nomem(s->ctx, &x->err);
+    for (at = x->text.data; *at;) {
+        size_t len = strcspn(at, ",");
+        bool last = !at[len];
+        if (*count == STITCH__FACTS_EXTRA)
+            return stitch__err(s->ctx, &x->err, STITCH_E_LIMIT, "more than %d metrics were asked for",
+                               STITCH__FACTS_EXTRA);
+        at[len] = 0;
+        names[(*count)++] = at;
+        at += len + (last ? 0 : 1);
+    }
+    return STITCH_OK;
+}
+
+/* What does not fit into a message goes without its last lines of source, which matter least, then without its last
+ * kernels. */
+static int put_facts(stitch__server *s, stitch__exchange *x, stitch__facts *f)
+{
+    size_t lines = STITCH__FACTS_LINES;
+
+    for (;;) {
+        stitch__buf_truncate(&x->text, 0);
+        if (stitch__facts_write(f, &x->text) != STITCH_OK)
+            return stitch__err_nomem(s->ctx, &x->err);
+        if (x->text.len <= STITCH__WORKER_MAX_FACTS)
+            break;
+        if (!lines && !f->kernel_count)
+            return stitch__err(s->ctx, &x->err, STITCH_E_LIMIT, "the profile is too large for a message");
+        if (!lines) {
+            f->kernels_left_out += f->kernel_count - f->kernel_count / 2;
+            f->kernel_count /= 2;
+        }
+        lines /= 2;
+        for (size_t i = 0; i < f->kernel_count; i++)
+            if (f->kernels[i].line_count > lines)
+                f->kernels[i].line_count = lines;
+    }
+    x->reply.text = x->text.data ? x->text.data : "";
+    return STITCH_OK;
+}
+
+static int do_profile(stitch__server *s, stitch__exchange *x, const stitch__scope *scope)
+{
+    const char *names[STITCH__FACTS_EXTRA];
+    stitch__collect_options options = {.parts = x->q->parts, .set = (int)x->q->metrics, .extra = names};
+    stitch__facts *f = NULL;
+    int rc = split_names(s, x, names, &options.extra_count);
+
+    if (!rc)
+        rc = s->candidate.ops->profile(s->candidate.self, scope, &x->q->run, &options, &f, &x->code, &x->why, &x->err);
+    if (!rc && !x->code)
+        rc = put_facts(s, x, f);
+    stitch__facts_free(f);
+    return rc;
+}
+
+static int do_candidate(stitch__server *s, stitch__exchange *x)
+{
+    const stitch__scope scope = {.ctx = s->ctx}; /* the verifier keeps the time */
+    const stitch__request *q = x->q;
+    const stitch__candidate_ops *ops = s->candidate.ops;
+    void *self = s->candidate.self;
+    stitch__variant variant = {.scale = q->scale, .dist = q->dist.kind ? &q->dist : NULL};
+
+    if (!ops)
+        return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "no program has been started");
+    switch (q->op) {
+    case STITCH__OP_WORKER_LOAD: return ops->load(self, &scope, &q->load, &x->code, &x->why, &x->err);
+    case STITCH__OP_WORKER_PREPARE: return ops->prepare(self, &scope, &x->reply.prepared, &x->code, &x->why, &x->err);
+    case STITCH__OP_WORKER_FILL_WEIGHTS: return ops->fill_weights(self, &scope, q->seed, &x->err);
+    case STITCH__OP_WORKER_FILL_INPUTS:
+        return ops->fill_inputs(self, &scope, q->seed, q->has_variant ? &variant : NULL, &x->err);
+    case STITCH__OP_WORKER_CLEAR_STATES: return ops->clear_states(self, &scope, q->set, &x->err);
+    case STITCH__OP_WORKER_HASH: return do_hash(s, x, &scope);
+    case STITCH__OP_WORKER_RUN: return ops->run(self, &scope, &q->run, &x->code, &x->why, &x->err);
+    case STITCH__OP_WORKER_TIMED_RUN:
+        return ops->timed_run(self, &scope, &q->run, &x->reply.us, &x->code, &x->why, &x->err);
+    case STITCH__OP_WORKER_KEEP: return do_keep(s, x);
+    case STITCH__OP_WORKER_TIMED_BLOCK: return do_timed_block(s, x, &scope);
+    case STITCH__OP_WORKER_PROFILE: return do_profile(s, x, &scope);
+    case STITCH__OP_WORKER_INSPECT: return ops->inspect(self, &scope, &x->code, &x->why, &x->err);
+    case STITCH__OP_WORKER_FETCH: return do_fetch(s, x);
+    default: return stitch__err(s->ctx, &x->err, STITCH_E_UNSUPPORTED, "request %d is not known", q->op);
+    }
+}
+
+int stitch__serve_program(stitch__server *s, stitch__exchange *x)
+{
+    switch (x->q->op) {
+    case STITCH__OP_WORKER_OPEN: return do_open(s, x);
+    case STITCH__OP_WORKER_DATA: return do_data(s, x);
+    case STITCH__OP_WORKER_OUTPUT: return do_output(s, x);
+    case STITCH__OP_WORKER_START: return do_start(s, x);
+    case STITCH__OP_WORKER_CLOSE: stitch__serve_close_program(s); return STITCH_OK;
+    default: return do_candidate(s, x);
+    }
+}
