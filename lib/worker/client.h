@@ -75,7 +75,23 @@ bool stitch__worker_quiet(const stitch__worker *w);
  * `op` of a worker that has died returns. */
 int stitch__worker_alive(stitch__worker *w, const stitch__scope *scope, int op, stitch_error **err);
 
-/* session.c: forgets the program at hand, here and (if it can be asked) there. */
+/* ---- session.c ---- */
+
+/* Forgets the program at hand, here and (if it can be asked) there. */
 void stitch__worker_close(stitch__worker *w);
+
+/* ---- outputs.c ---- */
+
+/* Memory for outputs that both processes map, sent to the worker. Where that cannot be done, outputs are fetched, and
+ * stitch__worker_unshared() says why. Only a worker that is lost is an error. */
+int stitch__outputs_share(stitch__worker *w, const stitch__scope *scope, stitch_error **err);
+/* Makes what outputs are fetched through: w->share for the worker, w->staging. Both are empty where they are shared. */
+int stitch__outputs_stage(stitch__worker *w, stitch_error **err);
+/* Releases all of it; before w->count is forgotten. */
+void stitch__outputs_close(stitch__worker *w);
+/* stitch__candidate_ops.keep and .fetch */
+int stitch__outputs_keep(void *self, const stitch__scope *scope, uint32_t count, stitch_error **err);
+int stitch__outputs_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,
+                          stitch_error **err);
 
 #endif
