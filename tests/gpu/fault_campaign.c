@@ -13,7 +13,6 @@
  * device and workers of its own. Before several start, one injects the first few alone: only there the time to a fresh
  * worker means something, for contexts of a device are made one after the other.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "verify_tasks.h"
 #include "worker/worker.h"
 
@@ -305,17 +305,6 @@ static void inject(stitch_task *t, struct kind *k)
 }
 
 /* ---- what must not be left --------------------------------------------------------------------------------------- */
-
-static int count_descriptors(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
-}
 
 /* Once a worker idles again and those that were lost are gone: free memory of the device and open descriptors. */
 static void look(size_t *free_bytes, int *descriptors, int most_descriptors, size_t least_free)

@@ -3,7 +3,6 @@
  * A candidate in a worker process, on a real or a simulated device: the same bits as in this process, and whatever
  * happens to the worker, this process and its own work on the device go on.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ipc.h>
@@ -13,6 +12,7 @@
 
 #include <stitch/model.h>
 
+#include "descriptors.h"
 #include "verify_tasks.h"
 #include "worker/worker.h"
 
@@ -385,17 +385,6 @@ TEST(large_outputs)
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
-
-static int count_descriptors(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
-}
 
 /* Every fault ends its worker; the report comes, the next worker works, and nothing piles up. */
 TEST(faults_in_a_row)

@@ -2,7 +2,6 @@
  *
  * Workers that die, hang, lie and flood: the verifier is told what became of the program, in time, and nothing is left.
  */
-#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "descriptors.h"
 #include "verify/verify.h"
 #include "worker/client.h"
 
@@ -83,17 +83,6 @@ static void tear_down(void)
     stitch_task_free(task);
     stitch_context_free(ctx);
     ctx = NULL;
-}
-
-static int count_descriptors(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
 }
 
 static bool has_children(void)
