@@ -13,14 +13,14 @@
 #include <stdlib.h>
 
 typedef struct meter {
-    int64_t calls, refuse_at, live; /* refuse_at -1: none */
+    _Atomic int64_t calls, refuse_at, live; /* refuse_at -1: none; any thread may allocate */
     bool for_good;
 } meter;
 
 static bool meter_refuses(meter *m)
 {
-    int64_t call = m->calls++;
-    return m->refuse_at >= 0 && (call == m->refuse_at || (m->for_good && call > m->refuse_at));
+    int64_t call = m->calls++, at = m->refuse_at;
+    return at >= 0 && (call == at || (m->for_good && call > at));
 }
 
 static void *meter_alloc(size_t size, void *userdata)

@@ -9,20 +9,12 @@
  * __wrap_stitch__runner_candidate() in the place of the library's function).
  */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
-#include "base/base.h"
-#include "check.h"
-#include "fake_driver.h"
 #include "runner/runner.h"
-#include "verify/verify.h"
-#include "verify_kernels.h"
+#include "verify_fixture.h"
 
-enum { N = 64, TENSORS = 3, OUTPUT = 2, MOST_BLOCKS = 200 };
-
-static stitch_context *ctx;
-static stitch_error *err;
+enum { TENSORS = 3, OUTPUT = 2, MOST_BLOCKS = 200 };
 
 /* ---- a candidate that keeps outputs ------------------------------------------------------------------------------ */
 
@@ -123,15 +115,14 @@ stitch__candidate __wrap_stitch__runner_candidate(stitch__runner *r)
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-static int calls, wrong_at, fault_at; /* negative: never */
-static useconds_t oracle_us;          /* how long the reference takes, while the candidate is timed */
-static float seen[4096];              /* the first input of each call */
-static int64_t hang_ms;               /* how long each call takes */
+static int wrong_at, fault_at; /* negative: never */
+static useconds_t oracle_us;   /* how long the reference takes, while the candidate is timed */
+static float seen[4096];       /* the first input of each call */
+static int64_t hang_ms;        /* how long each call takes */
 
-static void run_oracle(void **params)
+static void run_slow_oracle(void **params)
 {
-    for (int i = 0; i < VALUE(int, 3); i++)
-        ((double *)PTR(2))[i] = (double)((float *)PTR(0))[i] * ((float *)PTR(1))[i];
+    run_oracle(params);
     if (kept.timing && oracle_us)
         usleep(oracle_us);
 }
@@ -143,8 +134,9 @@ static void run_candidate(void **params)
 
     if (call < (int)STITCH__COUNT(seen))
         seen[call] = x[0];
-    for (int i = 0; i < N; i++)
-        y[i] = x[i] * w[i] + (call == wrong_at && i == 7);
+    multiply(y, x, w);
+    if (call == wrong_at)
+        y[7] += 1;
     if (hang_ms)
         fake.busy_until_ns = stitch__now_ns() + hang_ms * 1000000;
     if (call == fault_at)
@@ -153,42 +145,11 @@ static void run_candidate(void **params)
 
 static fake_kernel kernels[] = {
     VERIFY_KERNELS,
-    {"oracle", 4, NULL, run_oracle, 100, 0},
+    {"oracle", 4, NULL, run_slow_oracle, 100, 0},
     {"candidate", 4, NULL, run_candidate, 10, 0},
 };
 
 /* ---- fixture ----------------------------------------------------------------------------------------------------- */
-
-#define KERNEL(name, out)                                                                                              \
-    "extern \"C\" __global__ void " name "(const float *x, const float *w, " out " *y, int n) "                        \
-    "{ int i = threadIdx.x; if (i < n) y[i] = x[i] * w[i]; }"
-#define PLAN(name)                                                                                                     \
-    "{\"stitch\":1,\"run\":[{\"kernel\":\"" name                                                                       \
-    "\",\"grid\":[1],\"block\":[64],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"}]}]}"
-
-static char cache[] = "/tmp/stitch-blocks-test-XXXXXX";
-
-static stitch_context *new_context(const stitch_allocator *allocator)
-{
-    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
-    stitch_context *c = NULL;
-
-    if (strstr(cache, "XXXXXX") && !mkdtemp(cache))
-        FAIL("no temporary folder");
-    options.device = "cuda:0";
-    options.get_proc = fake_get_proc;
-    options.cache_dir = cache;
-    options.allocator = allocator;
-    CHECK_OK(stitch_context_new(&c, &options, &err));
-    return c;
-}
-
-static stitch_program *program(stitch_context *c, const char *source, const char *plan)
-{
-    stitch_program *p = NULL;
-    CHECK_OK(stitch_program_parse(c, source, plan, NULL, &p, &err));
-    return p;
-}
 
 static int failing(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
 {
@@ -198,15 +159,8 @@ static int failing(stitch_stream stream, const stitch_bound_tensor *tensors, siz
 /* Its baseline cannot be measured: one in this process would have no blocks, and then nobody has. */
 static stitch_task *task(stitch_context *c)
 {
-    static const char head[] =
-        "{\"stitch_task\":1,\"name\":\"product\",\"dims\":{\"N\":64},\"inputs\":[{\"name\":\"x\","
-        "\"dtype\":\"f32\",\"shape\":[\"N\"]}],\"weights\":[{\"name\":\"w\",\"dtype\":\"f32\","
-        "\"shape\":[\"N\"]}],\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[\"N\"]}]}";
-    stitch_task *t = NULL;
+    stitch_task *t = task_with_reference(c);
 
-    CHECK_OK(stitch_task_parse(c, head, NULL, &t, &err));
-    CHECK_OK(stitch_task_set_reference_program(t, program(c, KERNEL("oracle", "double"), PLAN("oracle")),
-                                               STITCH_DTYPE_F64, &err));
     CHECK_OK(stitch_task_add_baseline_fn(t, "none", STITCH_PRECISION_F32, failing, NULL, &err));
     return t;
 }
@@ -215,78 +169,38 @@ static void reset(void)
 {
     static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}};
 
-    for (size_t i = 0; i < STITCH__COUNT(kernels); i++)
-        kernels[i].sizes = sizes[i];
+    reset_driver(kernels, sizes, STITCH__COUNT(kernels));
     kernels[STITCH__COUNT(kernels) - 1].us = 10;
-    fake.kernels = kernels;
-    fake.kernel_count = STITCH__COUNT(kernels);
-    fake.fault = CUDA_SUCCESS;
-    fake.allocations_left = -1;
     memset(&kept, 0, sizeof(kept));
     kept.change_block = -1;
-    calls = 0;
     wrong_at = fault_at = -1;
     oracle_us = 0;
     hang_ms = 0;
-    fake.busy_until_ns = 0;
 }
 
 static void need_context(void)
 {
-    stitch_image *image = NULL;
-    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
-    int rc;
-
     reset();
-    if (!ctx)
-        ctx = new_context(NULL);
-    options.arch = "sm_90";
-    rc = stitch_compile(ctx, "__global__ void k() {}", &options, &image, &err);
-    stitch_image_free(image);
-    if (rc == STITCH_E_NO_LIBRARY)
-        SKIP(stitch_error_message(err));
-    CHECK_OK(rc);
+    need_compiler();
 }
 
 static stitch_verify_options options_of(int iterations)
 {
-    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
-    o.trials = 1;
-    o.warmup = 1;
-    o.iterations = iterations;
-    o.seed = 7;
-    o.flush_bytes = 1 << 20;
+    stitch_verify_options o = quick(1, iterations);
     o.profile = STITCH_PROFILE_NEVER;
     o.where = STITCH_VERIFY_HERE;
     return o;
 }
 
-static char message[2000];
 static int64_t runs, checked, passed;
 
 static stitch_report_summary verify(stitch_verify_options o)
 {
-    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
-    stitch_task *t = task(ctx);
-    stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
-    stitch_report *r = NULL;
-    const char *why = "";
-
-    CHECK_OK(stitch_verify_program(ctx, t, p, &o, &r, &err));
-    CHECK_INT(stitch_report_summary_get(r, &s), 0);
-    if (s.failed_stage)
-        CHECK_INT(stitch_report_stage(r, s.failed_stage, NULL, NULL, &why), 0);
-    snprintf(message, sizeof(message), "%s", why);
-    json_t *root = json_loads(stitch_report_json(r), 0, NULL);
-    const json_t *side = json_object_get(json_object_get(root, "time"), "candidate");
-    runs = json_integer_value(json_object_get(side, "runs"));
-    checked = json_integer_value(json_object_get(side, "checked_runs"));
-    passed = json_integer_value(json_object_get(side, "checked_runs_passed"));
-    json_decref(root);
-    stitch_report_free(r);
-    stitch_program_free(p);
-    stitch_task_free(t);
-    return s;
+    get_verdict(&o, task(ctx), candidate(ctx));
+    runs = json_integer_value(json_object_get(candidate_time(), "runs"));
+    checked = json_integer_value(json_object_get(candidate_time(), "checked_runs"));
+    passed = json_integer_value(json_object_get(candidate_time(), "checked_runs_passed"));
+    return got.s;
 }
 
 /* Calls of the candidate before the first timed run. */
@@ -379,7 +293,7 @@ TEST(a_wrong_run)
         wrong_at = before + n;
         CHECK_INT(verify(options_of(40)).failed_stage, STITCH_STAGE_TIME);
         snprintf(words, sizeof(words), "wrong in timed run %d:", n + 1);
-        CHECK_HAS(message, words);
+        CHECK_HAS(got.message, words);
     }
 }
 
@@ -400,7 +314,7 @@ TEST(an_output_that_changed)
         CHECK_INT(verify(options_of(40)).failed_stage, STITCH_STAGE_TIME);
         snprintf(words, sizeof(words), "the outputs of timed run %d were written to after it had ended",
                  rows[i / 2].iteration);
-        CHECK_HAS(message, words);
+        CHECK_HAS(got.message, words);
     }
 }
 
@@ -457,16 +371,10 @@ TEST(no_room)
         CHECK(runs == 20 && checked == 20);
     }
     for (size_t i = 0; i < STITCH__COUNT(fatal); i++) {
-        stitch_task *t = task(ctx);
-        stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
         stitch_verify_options o = options_of(20);
-        stitch_report *r = NULL;
         reset();
         kept.keep_status = fatal[i];
-        CHECK_ERR(stitch_verify_program(ctx, t, p, &o, &r, &err), fatal[i], "no room");
-        CHECK(!r);
-        stitch_program_free(p);
-        stitch_task_free(t);
+        get_failure(&o, task(ctx), candidate(ctx), fatal[i], "no room");
     }
 }
 
@@ -502,7 +410,7 @@ TEST(a_deadline_that_others_used_up)
         stitch_verify_options o = options_of(10);
         stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
         stitch_task *t = task(ctx);
-        stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+        stitch_program *p = candidate(ctx);
         stitch_report *r = NULL;
         pthread_t thread;
 
@@ -547,7 +455,7 @@ TEST(a_profile_that_waits_too_long)
 
     need_context();
     stitch_task *t = task(ctx);
-    stitch_program *p = program(ctx, KERNEL("candidate", "float"), PLAN("candidate"));
+    stitch_program *p = candidate(ctx);
     o.profile = STITCH_PROFILE_TIMELINE;
     o.timeout_ms = 2000;
     o.on_stage = take_after_timing;
@@ -566,85 +474,37 @@ TEST(a_profile_that_waits_too_long)
 
 /* ---- host memory ------------------------------------------------------------------------------------------------- */
 
-static atomic_long allocations, refuse_at = -1, live; /* of all threads: some compile */
-
-static bool refuse(void)
-{
-    return atomic_fetch_add(&allocations, 1) == atomic_load(&refuse_at);
-}
-
-static void *count_alloc(size_t size, void *userdata)
-{
-    void *p = refuse() ? NULL : malloc(size);
-    if (p)
-        atomic_fetch_add(&live, 1);
-    return p;
-}
-
-static void *count_realloc(void *p, size_t size, void *userdata)
-{
-    return refuse() ? NULL : realloc(p, size);
-}
-
-static void count_free(void *p, void *userdata)
-{
-    atomic_fetch_sub(&live, 1);
-    free(p);
-}
-
 /* Every allocation of stage time fails in turn. */
 TEST(host_memory_runs_out)
 {
-    stitch_allocator allocator = {sizeof(allocator), count_alloc, count_realloc, count_free, NULL};
     stitch_verify_options o = options_of(10);
-    long first = 0;
+    int64_t first = 0;
     int refused = 0;
+    bool enough = false;
 
     need_context();
-    stitch_context *own = new_context(&allocator);
+    stitch_context *own = metered_context();
     stitch_task *t = task(own);
-    for (long n = -2;; n++) {
-        stitch_program *p = program(own, KERNEL("candidate", "float"), PLAN("candidate"));
-        stitch_report *r = NULL;
-        int objects = fake.live, rc;
+    for (int64_t n = -2; !enough; n++) {
+        stitch_program *p = candidate(own);
 
         reset();
         o.last_stage = n == -1 ? STITCH_STAGE_EXPLOIT : STITCH_STAGE_TIME; /* -2: compiles what is kept */
-        atomic_store(&allocations, 0);
-        atomic_store(&refuse_at, n < 0 ? -1 : first + n);
-        rc = stitch_verify_program(own, t, p, &o, &r, &err);
-        bool done = n >= 0 && atomic_load(&allocations) <= first + n;
-        atomic_store(&refuse_at, -1);
+        refuse_memory(n < 0 ? -1 : first + n);
+        refused += verify_short_of_memory(own, t, p, &o, n < 0 ? OF_LIBRARY : 0, &enough) != STITCH_OK;
         if (n == -1)
-            first = atomic_load(&allocations);
-        CHECK((rc == STITCH_OK) == (r != NULL));
-        CHECK(rc == STITCH_OK || rc == STITCH_E_NOMEM);
-        refused += rc != STITCH_OK;
-        if (n >= 0 && fake.live > objects)
-            FAIL("allocation %ld: %d device objects are left behind", n, fake.live - objects);
-        stitch_report_free(r);
-        stitch_program_free(p);
-        stitch_error_free(err);
-        err = NULL;
-        if (done)
-            break;
+            first = memory.calls;
     }
     printf("# %d allocations\n", refused);
     CHECK(refused > 10);
     stitch_task_free(t);
     stitch_context_free(own);
-    CHECK_INT(atomic_load(&live), 0);
+    CHECK_INT(memory.live, 0);
 }
 
 TEST(nothing_is_left)
 {
-    char command[100];
-
-    stitch_context_free(ctx);
-    ctx = NULL;
-    snprintf(command, sizeof(command), "rm -rf %s", cache);
-    if (!strstr(cache, "XXXXXX"))
-        CHECK_INT(system(command), 0);
+    leave_nothing();
 }
 
 TEST_MAIN(RUN(blocks_take_turns), RUN(any_number_of_runs), RUN(blocks_are_short), RUN(a_wrong_run),
