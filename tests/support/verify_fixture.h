@@ -167,6 +167,12 @@ static struct {
     json_t *json;
 } got;
 
+/* What the report says of the candidate's time; NULL: it was not timed. */
+static const json_t *candidate_time(void)
+{
+    return json_object_get(json_object_get(got.json, "time"), "candidate");
+}
+
 /* There is a verdict, and nothing is left behind. Takes task and program. */
 static void get_verdict(const stitch_verify_options *o, stitch_task *t, stitch_program *p)
 {
@@ -188,17 +194,12 @@ static void get_verdict(const stitch_verify_options *o, stitch_task *t, stitch_p
     json_decref(got.json);
     got.json = json_loads(stitch_report_json(r), 0, NULL);
     CHECK(got.json != NULL);
+    CHECK(json_is_null(json_object_get(candidate_time(), "busy_us")) == (candidate_time() && got.s.busy_us == 0));
     stitch_report_free(r);
     stitch_program_free(p);
     stitch_task_free(t);
     if (fake.live > before + OF_LIBRARY)
         FAIL("%d device objects are left behind", fake.live - before);
-}
-
-/* What the report says of the candidate's time; NULL: it was not timed. */
-__attribute__((unused)) static const json_t *candidate_time(void)
-{
-    return json_object_get(json_object_get(got.json, "time"), "candidate");
 }
 
 /* Ends with this failure, without a verdict, and leaves nothing behind. Takes task and program. */
@@ -258,8 +259,16 @@ static int verify_short_of_memory(stitch_context *c, stitch_task *t, stitch_prog
     return rc;
 }
 
-/* The last test. */
-static void leave_nothing(void)
+/* They are all that has memory of the host. */
+__attribute__((unused)) static void free_metered(stitch_context *c, stitch_task *t)
+{
+    stitch_task_free(t);
+    stitch_context_free(c);
+    CHECK_INT(memory.live, 0);
+}
+
+/* The last test of every program. */
+TEST(nothing_is_left)
 {
     char command[100];
 
