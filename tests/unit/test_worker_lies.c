@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "descriptors.h"
+#include "meter.h"
 #include "verify/verify.h"
 #include "worker/client.h"
 
@@ -21,39 +22,9 @@ static stitch_program *program;
 
 enum { SOON_MS = 10000 };
 
-/* ---- an allocator that counts, and refuses one call ---------------------------------------------------------------
- */
-
-static struct {
-    int64_t calls, refuse_at, live;
-    bool refused;
-} meter = {.refuse_at = -1};
+static meter memory = {.refuse_at = -1};
 static int64_t refuse_after = -1; /* calls from the start of run_all() on; -1: none */
-
-static bool refuse(void)
-{
-    bool now = meter.calls++ == meter.refuse_at;
-    meter.refused |= now;
-    return now;
-}
-
-static void *meter_alloc(size_t size, void *userdata)
-{
-    void *ptr = refuse() ? NULL : malloc(size);
-    meter.live += ptr != NULL;
-    return ptr;
-}
-
-static void *meter_realloc(void *ptr, size_t size, void *userdata)
-{
-    return refuse() ? NULL : realloc(ptr, size);
-}
-
-static void meter_free(void *ptr, void *userdata)
-{
-    meter.live--;
-    free(ptr);
-}
+static bool refused;              /* since then */
 
 static void set_up(void)
 {
@@ -61,7 +32,7 @@ static void set_up(void)
     static const char plan[] =
         "{\"stitch\":1,\"run\":[{\"kernel\":\"k\",\"grid\":[1],\"block\":[32],\"args\":[\"x\",\"y\"]}]}";
     stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
-    stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, NULL};
+    stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, &memory};
 
     options.device = "sim:sm_90";
     options.cache_dir = "";
@@ -136,7 +107,7 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     CHECK_OK(stitch__device_enter(dev, &err));
     CHECK_OK(stitch__mem_alloc(dev, 128, "y", &into[1], &err));
     if (refuse_after >= 0)
-        meter.refuse_at = meter.calls + refuse_after;
+        memory.refuse_at = memory.calls + refuse_after;
     STEP("acquire", stitch__worker_acquire(ctx, &scope, &options, &w, &err))
     STEP("ping", stitch__worker_ping(w, &scope, &err))
     STEP("open", stitch__worker_open(w, &scope, task, program, &c, &err))
@@ -175,7 +146,8 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     if (c.ops)
         c.ops->close(c.self);
     stitch__worker_release(w, true);
-    meter.refuse_at = -1;
+    refused = refuse_after >= 0 && memory.calls > memory.refuse_at;
+    memory.refuse_at = -1;
     stitch__mem_free(dev, into[1]);
     stitch__device_leave(dev);
     return o;
@@ -721,27 +693,26 @@ TEST(a_lock_does_not_outlive_its_holder_in_a_forked_child)
 TEST(no_memory)
 {
     int before = count_descriptors();
-    int64_t refused = 0, harmless = 0;
+    int64_t count = 0, harmless = 0;
     outcome o;
 
     for (refuse_after = 0;; refuse_after++) {
-        meter.refused = false;
         set_up();
         o = run_all("NONE:nothing", SOON_MS, NULL);
         tear_down();
-        CHECK_INT(meter.live, 0);
-        if (!meter.refused)
+        CHECK_INT(memory.live, 0);
+        if (!refused)
             break;
-        refused++;
+        count++;
         harmless += !o.rc && !o.code; /* a library was not found a second time */
         if ((o.rc || o.code) && o.rc != STITCH_E_NOMEM && o.code != STITCH_E_NOMEM)
             FAIL("allocation %" PRId64 ", at %s: status %d, code %d, \"%s\"", refuse_after, o.step, o.rc, o.code,
                  o.message);
     }
     refuse_after = -1;
-    printf("# %" PRId64 " allocations, %" PRId64 " of them not needed\n", refused, harmless);
+    printf("# %" PRId64 " allocations, %" PRId64 " of them not needed\n", count, harmless);
     CHECK_INT(o.rc, STITCH_OK);
-    CHECK(refused > 10 && harmless < refused);
+    CHECK(count > 10 && harmless < count);
     CHECK(!has_children());
     CHECK_INT(count_descriptors(), before);
 }
