@@ -35,6 +35,7 @@ enum {
     STITCH__CUPTI_CONFIDENTIAL_COMPUTING = 41,
     STITCH__CUPTI_WSL = 45,
     STITCH__CUPTI_INVALID_CHIP = 46,
+    STITCH__CUPTI_UNKNOWN = 999,
 };
 
 /* ---- activity records ---- */

@@ -259,7 +259,11 @@ int stitch__cupti_bind(const stitch_context *ctx, stitch_get_proc_fn get_proc, v
     if (rc)
         return rc;
     int result = out->GetVersion(&out->version);
-    if (result != STITCH__CUPTI_OK) /* it needs no driver for this */
+    if (result == STITCH__CUPTI_UNKNOWN) /* 13.0 needs no driver for this; 13.5 does, and cannot even name its errors */
+        return stitch__err_native(ctx, err, STITCH_E_LIBRARY, STITCH_DOMAIN_CUPTI, result,
+                                  "CUPTI (%s) did not start: no driver is installed, or one that is too old for it",
+                                  where);
+    if (result != STITCH__CUPTI_OK)
         return stitch__cupti_check(ctx, out, result, "cuptiGetVersion", NULL, err);
     if (out->version < OLDEST)
         return stitch__err(ctx, err, STITCH_E_NO_LIBRARY, "CUPTI (%s) is too old (API version %" PRIu32 "): %s", where,

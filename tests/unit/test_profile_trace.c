@@ -285,6 +285,17 @@ TEST(another_tool_holds_cupti)
     check_quiet();
 }
 
+TEST(a_cupti_that_needs_a_driver)
+{
+    stitch__cupti other;
+    begin_fresh();
+    fake_cupti_state.fail[FAKE_GetVersion] = fake_cupti_state.fail[FAKE_GetResultString] = STITCH__CUPTI_UNKNOWN;
+    CHECK_INT(stitch__cupti_bind(ctx, fake_cupti_get_proc, NULL, "the fake", &other, &err), STITCH_E_LIBRARY);
+    CHECK_HAS(stitch_error_message(err), "CUPTI (the fake) did not start: no driver");
+    CHECK_INT(stitch_error_native(err), 999);
+    check_quiet();
+}
+
 TEST(one_trace_a_process)
 {
     stitch_trace *second;
@@ -746,8 +757,9 @@ TEST(kind_names)
 }
 
 TEST_MAIN(RUN(graphs_are_remembered), RUN(records_and_results), RUN(struct_sizes), RUN(flags_leave_kinds_out),
-          RUN(another_tool_holds_cupti), RUN(one_trace_a_process), RUN(versions), RUN(every_error_in_every_function),
-          RUN(advice), RUN(a_kind_that_is_not_there), RUN(odd_records), RUN(buffers_of_odd_sizes), RUN(dropped_records),
-          RUN(buffers_that_come_late_or_are_not_ours), RUN(threads_share_a_trace), RUN(threads_race_for_a_trace),
-          RUN(buffers_come_back_while_traces_come_and_go), RUN(no_memory), RUN(a_thousand_traces_leak_nothing),
-          RUN(the_real_library_answers), RUN(no_library), RUN(kind_names))
+          RUN(another_tool_holds_cupti), RUN(a_cupti_that_needs_a_driver), RUN(one_trace_a_process), RUN(versions),
+          RUN(every_error_in_every_function), RUN(advice), RUN(a_kind_that_is_not_there), RUN(odd_records),
+          RUN(buffers_of_odd_sizes), RUN(dropped_records), RUN(buffers_that_come_late_or_are_not_ours),
+          RUN(threads_share_a_trace), RUN(threads_race_for_a_trace), RUN(buffers_come_back_while_traces_come_and_go),
+          RUN(no_memory), RUN(a_thousand_traces_leak_nothing), RUN(the_real_library_answers), RUN(no_library),
+          RUN(kind_names))
