@@ -97,6 +97,8 @@ static void put_stages(stitch__buf *b, const stitch_report *r)
         const char *message = r->stages[i].message ? r->stages[i].message : "";
         if (r->stages[i].status == STITCH_STAGE_NOT_RUN)
             continue;
+        if (i == STITCH_STAGE_PROFILE && r->profile && r->stages[i].status == STITCH_STAGE_PASSED)
+            message = ""; /* the profile's own text begins with it */
         stitch__buf_printf(b, "  %-9s %-8s %9.1f ms%s", stitch_stage_name(i),
                            stitch__stage_status_name(r->stages[i].status), r->stages[i].ms, *message ? "  " : "");
         stitch__buf_puts_clean(b, message, strlen(message), 300);

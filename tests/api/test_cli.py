@@ -207,6 +207,8 @@ def profiles():
     done = run("profile", "--task", task, *program)
     check("profile for people", done.returncode == 0 and "scale (run[0])" in done.stdout and "y[i] = 2 * x[i];" in done.stdout and "[uncoalesced]" in done.stdout and
           "8.00 x the sectors" in done.stdout, done)
+    done = run("verify", "--task", task, *program)
+    check("a report says once what bounds the program", done.returncode == 0 and done.stdout.count("-bound: ") == 1 and done.stdout.count("operations for each byte") == 1, done)
     done = run("profile", task, *program, "--full", "--metrics", "lts__t_sectors.sum,a b")
     check("a metric that cannot be one", done.returncode == 2 and "metrics[1]" in done.stderr, done)
     done = run("profile", task, *program, "--trace", os.path.join(FOLDER, "trace.json"))
