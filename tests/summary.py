@@ -19,6 +19,7 @@ LINE = re.compile(r"^(not )?ok\b[ \t]*\d*[ \t]*-?[ \t]*([^#\n]*)(#[ \t]*SKIP\b[ 
 def count(program, output, bad, totals):
     """Adds one program's tests to totals = [passed, failed, skipped]."""
     found = failed = 0
+    skipped = {}  # names by reason: a program's tests often share one
     for match in LINE.finditer(output):
         found += 1
         name = match.group(2).strip()
@@ -28,9 +29,11 @@ def count(program, output, bad, totals):
             print(f"failed: {program}: {name}")
         elif match.group(3):
             totals[2] += 1
-            print(f"skipped: {program}: {name}: {match.group(4).strip()}")
+            skipped.setdefault(match.group(4).strip(), []).append(name)
         else:
             totals[0] += 1
+    for reason, names in skipped.items():
+        print(f"skipped: {program}: {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {reason}")
     plan = PLAN.search(output)
     if plan and found < int(plan.group(1)):
         bad = True

@@ -61,6 +61,11 @@ def main():
         with open(log, "w", encoding="utf-8") as text:
             text.write(json.dumps({"name": "t", "stdout": "1..1\nok 1\n", "result": "OK", "returncode": 0}) + "\n")
         results.append(("meson: failed though its tests passed", closing(summary, log, "1", out), line((1, 1, 0))))
+        with open(out, "w", encoding="utf-8") as text:
+            text.write("1..4\nok 1 - a # SKIP no GPU\nok 2 - b # SKIP no GPU\nok 3 - c # SKIP no\nok 4 - d # SKIP no GPU\nexit 0\n")
+        done = subprocess.run([sys.executable, summary, "--tap", out], capture_output=True, text=True)
+        want = "skipped: out: a and 2 more: no GPU\nskipped: out: c: no\n0 passed, 0 failed, 4 skipped\n"
+        results.append(("a reason is said once", (done.stdout, done.returncode), (want, 0)))
     print(f"1..{len(results)}")
     for number, (name, got, want) in enumerate(results, 1):
         print(f"{'ok' if got == want else 'not ok'} {number} - {name}")
