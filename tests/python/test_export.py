@@ -2,6 +2,7 @@
 """Programs as C++ without libstitch: compiled here, run on the simulated driver in place of libcuda."""
 
 import ctypes
+import glob
 import json
 import os
 import shutil
@@ -15,10 +16,11 @@ import tap
 import stitch
 from stitch import _export
 
+WHEELS = os.path.join(os.environ.get("VIRTUAL_ENV", ""), "lib", "python3*", "site-packages", "nvidia", "cu1?")
 CUDA = next(
     (
         folder
-        for folder in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+        for folder in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda", *glob.glob(WHEELS))
         if folder and os.path.exists(os.path.join(folder, "include", "cublasLt.h"))
     ),
     None,
@@ -88,21 +90,17 @@ def program(ctx, plan, source=SOURCE):
 
 def tools():
     compiler = shutil.which("g++") or shutil.which("c++")
-    if CUDA is None or compiler is None:
-        raise tap.Skip("no C++ compiler, or no CUDA toolkit")
+    if compiler is None:
+        raise tap.Skip("no C++ compiler")
+    if CUDA is None:
+        raise tap.Skip("no folder with CUDA's headers")
     return compiler
 
 
 def test_runs_without_the_library():
     compiler, driver = tools(), sim.Driver()
-    nvrtc = next(
-        (
-            os.path.join(CUDA, d, "libnvrtc.so")
-            for d in ("lib64", "lib")
-            if os.path.exists(os.path.join(CUDA, d, "libnvrtc.so"))
-        ),
-        None,
-    )
+    # A wheel has no libnvrtc.so, but libnvrtc.so.13 alone.
+    nvrtc = next((path for d in ("lib64", "lib") for path in sorted(glob.glob(os.path.join(CUDA, d, "libnvrtc.so*")))), None)
     if nvrtc is None:
         raise tap.Skip("no NVRTC to link with")
     with sim.context() as ctx, tempfile.TemporaryDirectory() as folder:
@@ -116,6 +114,9 @@ def test_runs_without_the_library():
             [compiler, *flags, cpp, "-o", library, path, nvrtc], check=False, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
+        # NVRTC asks for it by its bare name, which is no name of a file outside of the loader's folders.
+        for builtins in glob.glob(os.path.join(os.path.dirname(nvrtc), "libnvrtc-builtins.so*")):
+            ctypes.CDLL(builtins)
         ctypes.CDLL(nvrtc, ctypes.RTLD_GLOBAL)
         made = ctypes.CDLL(library)
         made.stitched_error.restype, made.stitched_workspace.restype = c_char_p, c_ulonglong
