@@ -14,7 +14,9 @@ if build/examples/stitch doctor --json | grep -q '"name":"driver","status":"ok"'
     task=gpt_block
 else
     task=swiglu_mlp
+    stitch_say "no GPU driver found: programs run on the simulator, which tells right from wrong but not how fast"
 fi
 model=${STITCH_MODEL:-replay:examples/replies/$task.jsonl}
 stitch_say "task: examples/tasks/$task, model: $model"
+[ -n "${STITCH_MODEL:-}" ] || stitch_say "the first recorded programs are wrong on purpose, to show how they are found out and repaired"
 exec build/examples/stitch run --task "examples/tasks/$task/task.json" --model "$model" --out "build/$task.stitch" "$@"

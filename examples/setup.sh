@@ -109,7 +109,7 @@ stitch_setup() {
         if ! python3 lib/find_cuda_headers.py >/dev/null 2>&1; then
             stitch_cuda_wheels || true
         fi
-        stitch_say "CUDA libraries come from build/venv; to use build/examples/stitch directly: export VIRTUAL_ENV=$VIRTUAL_ENV"
+        stitch_say "CUDA libraries come from build/venv, where build/examples/stitch finds them, too"
     fi
 }
 
