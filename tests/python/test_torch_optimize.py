@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """stitch.torch.optimize() on the simulator: the loop, the module that comes of it, what it falls back for, files."""
 
+import contextlib
 import copy
 import json
 import os
@@ -19,6 +20,7 @@ try:
     import torch
     import module_cases as cases
     import stitch.torch as bridge
+    from stitch.torch._optimize import _identity
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}")
     sys.exit(0)
@@ -70,6 +72,9 @@ class Block:
         return self
 
     contiguous = detach
+
+    def stride(self):
+        return self.tensor.stride()
 
     def data_ptr(self):
         return self.at.value
@@ -216,7 +221,7 @@ def test_the_short_way():
         assert taken(x)
         batch, names, pointers, weights = asked[0]
         assert batch == 16 and names == ["x", "y"] and pointers == [x.data_ptr()]
-        assert weights == [f(w) for w in module.parameters() for f in (torch.Tensor.data_ptr, lambda w: w._version)]
+        assert weights == [f(w) for w in module.parameters() for f in (id, torch.Tensor.data_ptr, lambda w: w._version)]
         assert taken(torch.nn.Parameter(x))
         assert not taken(x=x) and not taken(x[:7]) and not taken(x.t().contiguous().t())
         assert not taken(torch.randn(17 * 12)[1 : 1 + 16 * 12].view(16, 12))  # not aligned
@@ -226,6 +231,9 @@ def test_the_short_way():
         module.one.weight.mul_(2.0)
         assert taken(x) and asked[0][3] != weights
         assert asked[0][3][-2] == module.two.bias.data_ptr()
+        before = asked[0][3]
+        module.one.weight = torch.nn.Parameter(module.one.weight)  # the same memory, by another tensor
+        assert taken(x) and asked[0][3] != before
         module.train(not module.training)
         assert not taken(x)
         module.train(not module.training)
@@ -235,6 +243,28 @@ def test_the_short_way():
         bias = module.two._parameters.pop("bias")
         module.two.bias = bias.detach()  # no parameter any more: the long way finds it
         assert not taken(x) and torch.allclose(fast(x), module(x), atol=1e-5)
+
+
+def test_weights_that_are_replaced():
+    """What the long way looks at: memory, contents, and which way the memory is read; not the objects."""
+    driver = sim.Driver()
+    module, (x,), fast = optimized(driver, cases.MLP, reply(cases.MLP), policy=stitch.Policy(max_attempts=1))
+    square = torch.nn.Parameter(torch.randn(5, 5))
+    made = [_identity([w]) for w in (square, torch.nn.Parameter(square), torch.nn.Parameter(square.t()))]
+    assert made[0] == made[1] and made[0] != made[2]
+    with torch.no_grad():
+        square.add_(1)
+    assert _identity([square]) != made[0]
+    with torch.no_grad():
+        assert torch.equal(fast(x), fast(x)) and fast.runs == 2
+        bias = module.two.bias.detach()
+        for other in (bias.half(), bias.view(torch.int32), bias[:4], bias[None]):  # some have as many bytes
+            module.two._parameters["bias"] = other
+            with contextlib.suppress(RuntimeError):  # it may not be the original's kind, either
+                fast(x)
+            assert fast.runs == 2, other
+        module.two.bias = torch.nn.Parameter(bias + 1)
+        assert torch.allclose(fast(x), module(x), atol=1e-5) and fast.runs == 3
 
 
 def test_falls_back():
@@ -340,6 +370,9 @@ def test_saved_and_loaded():
             path = os.path.join(folder, "ä.zip")
             fast.save(path)
             again = bridge.load(path, copy.deepcopy(module), ctx=driver.stitch())
+            if again._engine.spec.weights:
+                with tap.raises(stitch.InvalidError, "is of type float16; the program needs float32"):
+                    bridge.load(path, copy.deepcopy(module).half(), ctx=driver.stitch())
         again._engine.staging = Staging(driver)
         with torch.no_grad():
             torch.manual_seed(1)

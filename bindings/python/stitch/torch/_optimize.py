@@ -10,7 +10,7 @@ import threading
 import warnings
 import weakref
 import zipfile
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -53,8 +53,10 @@ class _Ready:
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        self.weights: Any = None  # what it was prepared with, and the tensors themselves
+        self.weights: Any = None  # what it was prepared with, and the memory that is bound
         self.held: List[torch.Tensor] = []
+        self.given: List[torch.Tensor] = []  # as they were given last: none gets the address of another that is gone
+        self.seen: Optional[List[int]] = None  # _seen() of them; None: that cannot be known
         self.bound: Dict[str, int] = {}
 
     def bind(self, name: str, tensor: torch.Tensor) -> None:
@@ -72,12 +74,24 @@ class _Ready:
                 bound[name] = pointer
 
 
-def _identity(weights: Sequence[torch.Tensor]) -> List[int]:
-    """Changes when a weight is replaced or written."""
-    made: List[int] = []
+def _identity(weights: Sequence[torch.Tensor]) -> List[Any]:
+    """Changes when a weight is replaced, by another view of its memory, too, or written."""
+    made: List[Any] = []
     for w in weights:
         made.append(w.data_ptr())
         made.append(0 if w.is_inference() else w._version)
+        made.append(w.stride())
+    return made
+
+
+def _seen(weights: Iterable[torch.Tensor]) -> List[int]:
+    """Is the same only if _identity() is, of the same objects, and takes less time. RuntimeError for inference tensors,
+    which have no version."""
+    made: List[int] = []
+    for w in weights:
+        made.append(id(w))
+        made.append(w.data_ptr())
+        made.append(w._version)
     return made
 
 
@@ -114,7 +128,8 @@ class Engine:
         _engines[self.handle] = self
 
     def prepared(self, batch: int) -> bool:
-        return any(key[0] == batch for key in self._ready)
+        with self._lock:
+            return any(key[0] == batch for key in self._ready)
 
     def _take(self, batch: int, stream: int, capturing: bool) -> _Ready:
         """The executor for a batch on a stream. Runs of one must not overlap, so each stream has its own; what is
@@ -181,18 +196,20 @@ class Engine:
                     ready.bind(name, tensor)
                 ready.executor.prepare(stream)
                 ready.weights = now
+            ready.given = list(weights)
+            ready.seen = None if any(w.is_inference() for w in weights) else _seen(weights)
             ready.executor.run(stream)
 
     def quick(self, form: _Form, pointers: List[int], weights: List[int]) -> Optional[List[torch.Tensor]]:
-        """run() once more on the same stream, with inputs by address and weights as they were (_identity()); None: it
-        is not that simple."""
+        """run() once more on the same stream, with inputs by address and weights as they were (_seen()); None: it is not
+        that simple."""
         device = self.device
         if torch.cuda.is_current_stream_capturing():
             return None
         stream = _raw_stream(device.index) if _raw_stream else torch.cuda.current_stream(device).cuda_stream
         with self._lock:
             ready = self._ready.get((form.batch, stream))
-            if ready is None or ready.weights != weights:
+            if ready is None or ready.seen != weights:
                 return None
             outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in form.outputs]
             for made in outputs:
@@ -336,6 +353,10 @@ class Optimized(torch.nn.Module):
             for name, dtype, texts in spec.inputs
         ]
         self._draws = [(draw, {b: engine.shapes[b][name] for b in self._batches}) for name, draw, _ in spec.draws]
+        interface = engine.program.interface
+        if interface is None or any(name not in interface for name in spec.weights):
+            raise FormatError("the program's interface is not the module's")
+        self._weights = [(_data.TORCH[interface[name].dtype], tuple(some[name])) for name in spec.weights]
         # For _quick(): calls with tensors by position and nothing else.
         arguments, keywords = spec.arguments[2]
         plain = all(isinstance(item, int) for item in arguments[2]) and not keywords[2] and not self._draws
@@ -381,6 +402,15 @@ class Optimized(torch.nn.Module):
         batch = batch or self._batches[0]
         return batch if batch in self._batches else 0
 
+    def _fit(self, weights: Sequence[torch.Tensor]) -> bool:
+        """Whether the weights are still of the kind that was verified."""
+        for weight, (dtype, shape) in zip(weights, self._weights):
+            if weight.dtype != dtype or tuple(weight.shape) != shape or weight.device != self._engine.device:
+                return False
+            if weight.layout != torch.strided:
+                return False
+        return True
+
     def _quick(self, args: Sequence[Any]) -> Optional[List[torch.Tensor]]:
         """What forward() does for a call like one before, in less time; None: go the long way."""
         if (
@@ -405,12 +435,8 @@ class Optimized(torch.nn.Module):
         form = self._forms.get(tuple(shapes))
         if form is None or self._tables is None:
             return None
-        weights = []
         try:
-            for table, name in self._tables:
-                weight = table[name]
-                weights.append(weight.data_ptr())
-                weights.append(weight._version)
+            weights = _seen([table[name] for table, name in self._tables])
         except (KeyError, AttributeError, RuntimeError):  # replaced, or an inference tensor
             return None
         return engine.quick(form, pointers, weights)
@@ -432,7 +458,7 @@ class Optimized(torch.nn.Module):
         if torch.is_grad_enabled() and any(t.requires_grad for t in leaves + weights):
             return self._fall_back(args, kwargs)
         batch = self._match(leaves)
-        if batch == 0 or any(w.device != self._engine.device for w in weights):
+        if batch == 0 or not self._fit(weights):
             return self._fall_back(args, kwargs)
         inputs = leaves + [draw.sample(shapes[batch], self._engine.device) for draw, shapes in self._draws]
         if torch.compiler.is_compiling() or any(type(t) not in _PLAIN for t in inputs):
@@ -718,8 +744,8 @@ def _dtype(word: str) -> torch.dtype:
 
 def load(path: Path, module: torch.nn.Module, *, ctx: Optional[Context] = None, device: Any = None) -> Optimized:
     """A module that was saved with save(), for `module`: one like the original, on the device where it is to run and in
-    the mode that the original had. device: where a module without any tensor is to run. FormatError if the file is broken, InvalidError if the module has other weights.
-    """
+    the mode that the original had. device: where a module without any tensor is to run. FormatError if the file is
+    broken, InvalidError if the module has other weights."""
     document, program = _read(path)
     if any(True for _ in _run.weights(module)) or device is None:
         device = device_of(module, [])
@@ -764,5 +790,10 @@ def load(path: Path, module: torch.nn.Module, *, ctx: Optional[Context] = None, 
                 f"{list(some[name])} for {name}"
             )
     made = Optimized(module, Engine(ctx, program, spec, shapes, device), report, reports, notes)
+    for name, (owner, key), (dtype, _) in zip(spec.weights, made._held, made._weights):
+        if getattr(owner, key).dtype != dtype:
+            raise InvalidError(
+                f"the module's {key} is of type {_word(getattr(owner, key).dtype)}; the program needs {_word(dtype)} for {name}"
+            )
     made._mode = bool(training)
     return made
