@@ -102,7 +102,7 @@ static const char *args_text(stitch__dm_state *s, const stitch__dm_list *args)
         const stitch__dm_list *pack = args->items[i]->pack;
         for (size_t k = 0; k < (pack ? pack->count : 1); k++) {
             const stitch__dm_type *t = pack ? pack->items[k] : args->items[i];
-            text = stitch__dm_join(s, text, comma, t->text ? t->text : NULL);
+            text = stitch__dm_join(s, text, comma, t->text);
             comma = ", ";
         }
     }
@@ -122,7 +122,6 @@ const stitch__dm_type *stitch__dm_instance(stitch__dm_state *s, const char *text
     return stitch__dm_named(s, stitch__dm_join(s, text, args_text(s, &args), ""), true);
 }
 
-/* S_ and its like, after the S. "St" is answered by the callers. */
 /* In terms of another function's template arguments. */
 static const stitch__dm_type *parse_again(stitch__dm_state *s, const stitch__dm_type *t)
 {
