@@ -152,6 +152,9 @@ def check_model_new(path):
             y.sum().backward()
         other = new(x[:3].as_subclass(OnCuda))
         assert ran == ["open", "prepare", "run", "run"] and torch.allclose(other.as_subclass(torch.Tensor), old(x[:3])), ran
+        new.one.weight = torch.nn.Parameter(new.one.weight.detach().t().contiguous().t())  # a copy of it is what runs
+        with torch.inference_mode():
+            assert new(x.as_subclass(OnCuda)).eq(7).all() and ran[4:] == ["prepare", "run"], ran
     finally:
         torch.cuda.current_stream = stream
 

@@ -112,7 +112,7 @@ class ModelNew(Model):
             _open = True
         held = self.__dict__.get("_stitched")
         weights = [self._weight(path, device) for path in self._WEIGHTS]
-        key = [(weight.data_ptr(), weight._version) for weight in weights]
+        key = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
         given += [self._draw(*draw, device) for draw in self._DRAWS]
         outputs = [torch.empty(shape, dtype=dtype, device=device) for dtype, shape in self._OUTPUTS]
         if held is None or held[0] != key:
