@@ -257,6 +257,8 @@ def test_other_sizes_and_halves():
                    "verify_options": {"last_stage": "correct"}}  # fmt: skip
         (row,) = kernelbench.run(out, ctx, precision="fp16", judging={"root": root, "timeout": 60}, **options)
         assert row["correct"] and row["precision"] == "fp16", row
+        with tap.raises(stitch.InvalidError, "lines of the precision fp16; take another file"):
+            next(kernelbench.run(out, ctx, **options))
         assert row["kernelbench"]["speedup"] == 4 and row["kernelbench"]["precision"] == "fp16", row
         (again,) = kernelbench.rejudge(out, root=root, again=True, timeout=60)
         assert again["kernelbench"]["correct"] and again["kernelbench"]["precision"] == "fp16", again

@@ -277,14 +277,16 @@ def solve(
     from .torch import _optimize  # pylint: disable=import-outside-toplevel
 
     begun = time.monotonic()
+    kept: Dict[str, Any] = {}
     if precision is not None:
         if precision not in PRECISIONS:
             raise InvalidError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
         options["dtype"] = PRECISIONS[precision]
+        kept["precision"] = precision
     try:
         task = bridge.from_file(problem.path, ctx=ctx, name=problem.name, **options)
     except StitchError as e:
-        return _row(problem, begun, correct=False, attempts=0, error=str(e)[:2000])
+        return _row(problem, begun, correct=False, attempts=0, error=str(e)[:2000], **kept)
     settings = dict(verify_options or {})
     with task:
         if settings.get("last_stage") in (None, "none", "time", "profile"):
@@ -296,14 +298,15 @@ def solve(
                 model_new = export(ctx, program, task)
             except UnsupportedError as e:
                 notes.append(f"no ModelNew: {e.message}")
+    figures: Dict[str, Any]
     if program is None:
         degenerate = any(r["summary"].get("degenerate") for r in reports)
-        return _row(
-            problem, begun, correct=False, degenerate=degenerate, attempts=len(reports), notes=notes, said=said[:2000]
-        )
-    row = _row(problem, begun, attempts=len(reports), notes=notes, **_from_report(report))
-    if precision is not None:
-        row["precision"] = precision
+        figures = {"correct": False, "degenerate": degenerate, "said": said[:2000]}
+    else:
+        figures = _from_report(report)
+    row = _row(problem, begun, attempts=len(reports), notes=notes, **figures, **kept)
+    if program is None:
+        return row
     if programs is not None:
         place = os.path.join(os.fsdecode(programs), problem.key + ".stitch")
         os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -352,18 +355,30 @@ def run(
     **options: Any,
 ) -> Iterator[Dict[str, Any]]:
     """solve() for every task that has no line in `out` yet, which gets one each. Yields the lines as they come; leave
-    the loop to stop, and go on later. again: tasks whose line says `error` or that were not right are tried again."""
-    for problem in _open(out, root, levels, numbers, again):
+    the loop to stop, and go on later. again: tasks whose line says `error` or that were not right are tried again.
+    InvalidError if `out` has lines of another precision."""
+    for problem in _open(out, root, levels, numbers, again, options.get("precision")):
         row = solve(problem, ctx, **options)
         _append(out, row)
         yield row
 
 
 def _open(
-    out: Path, root: Optional[Path], levels: Sequence[int], numbers: Optional[Iterable[int]], again: bool
+    out: Path,
+    root: Optional[Path],
+    levels: Sequence[int],
+    numbers: Optional[Iterable[int]],
+    again: bool,
+    precision: Optional[str],
 ) -> List[Problem]:
-    """The tasks that are left to do."""
+    """The tasks that are left to do. InvalidError if lines of another precision are there."""
     done, left = results(out), []
+    other = next((row for row in done.values() if row.get("precision") != precision), None)
+    if other is not None:
+        raise InvalidError(
+            f"{os.fsdecode(out)} has lines of the precision {other.get('precision') or 'that files have'}; take another "
+            f"file for {precision or 'that of files'}"
+        )
     for problem in problems(root, levels, numbers):
         old = done.get(problem.key)
         if old is None or (again and not old.get("correct")):
@@ -392,8 +407,11 @@ def run_on_ray(
     if options.get("programs") is not None:
         options["programs"] = os.path.abspath(os.fsdecode(options["programs"]))
     begun = time.monotonic()
-    for problem, found in _ray.solve_all(_open(out, root, levels, numbers, again), model, device, gpus, options):
-        row = found if "key" in found else _row(problem, begun, correct=False, attempts=0, **found)
+    precision = options.get("precision")
+    kept = {} if precision is None else {"precision": precision}
+    left = _open(out, root, levels, numbers, again, precision)
+    for problem, found in _ray.solve_all(left, model, device, gpus, options):
+        row = found if "key" in found else _row(problem, begun, correct=False, attempts=0, **kept, **found)
         _append(out, row)
         yield row
 
