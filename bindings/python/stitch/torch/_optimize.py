@@ -355,7 +355,7 @@ class Optimized(torch.nn.Module):
         self._draws = [(draw, {b: engine.shapes[b][name] for b in self._batches}) for name, draw, _ in spec.draws]
         interface = engine.program.interface
         if interface is None or any(name not in interface for name in spec.weights):
-            raise FormatError("the program's interface is not the module's")
+            raise FormatError("the program was saved for other tensors than the module has; save both again")
         self._weights = [(_data.TORCH[interface[name].dtype], tuple(some[name])) for name in spec.weights]
         # For _quick(): calls with tensors by position and nothing else.
         arguments, keywords = spec.arguments[2]
