@@ -64,6 +64,17 @@ int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, u
     return rc;
 }
 
+int stitch__hash_roles(stitch__hasher *h, CUstream stream, const stitch_tensor_info *infos, size_t count,
+                       const CUdeviceptr *at, unsigned roles, uint64_t seed, stitch_error **err)
+{
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; !rc && i < count; i++)
+        if (roles >> infos[i].role & 1)
+            rc = stitch__hash_enqueue(h, stream, at[i], infos[i].bytes, seed, i, err);
+    return rc;
+}
+
 int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *scope, const char *what, uint64_t *out,
                        stitch_error **err)
 {

@@ -12,21 +12,6 @@ static bool owned_by_set(int role)
     return role == STITCH_TENSOR_OUTPUT || role == STITCH_TENSOR_STATE;
 }
 
-static int take_infos(stitch__runner *r, stitch_error **err)
-{
-    r->count = stitch_interface_tensor_count(r->task->iface);
-    r->infos = stitch__calloc(r->ctx, r->count + 1, sizeof(*r->infos));
-    if (!r->infos)
-        return stitch__err_nomem(r->ctx, err);
-    for (size_t i = 0; i < r->count; i++) {
-        r->infos[i].struct_size = sizeof(r->infos[i]);
-        int rc = stitch_interface_tensor(r->task->iface, i, &r->infos[i]);
-        if (rc)
-            return stitch__err(r->ctx, err, rc, "tensor %zu of the task cannot be read", i);
-    }
-    return STITCH_OK;
-}
-
 /* `outputs`: memory for them that becomes the runner's, or NULL. */
 static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, CUdeviceptr *outputs, stitch_error **err)
 {
@@ -99,7 +84,7 @@ int stitch__runner_open(stitch_task *task, stitch_program *program, stitch__devi
     r->own_memory = !options->sets[0];
     r->own_stream = !options->stream;
     r->stream = options->stream;
-    rc = take_infos(r, err);
+    rc = stitch__task_infos(r->ctx, task, &r->infos, &r->count, err);
     if (!rc)
         rc = copy_ops(r, options, err);
     if (rc)
@@ -200,11 +185,8 @@ int stitch__runner_clear_states(void *self, const stitch__scope *scope, int set,
 static int hash_roles(stitch__runner *r, const stitch__scope *scope, const CUdeviceptr *at, unsigned roles,
                       uint64_t seed, const char *what, uint64_t *out, stitch_error **err)
 {
-    int rc = STITCH_OK;
+    int rc = stitch__hash_roles(&r->hasher, r->stream, r->infos, r->count, at, roles, seed, err);
 
-    for (size_t i = 0; !rc && i < r->count; i++)
-        if (roles >> r->infos[i].role & 1)
-            rc = stitch__hash_enqueue(&r->hasher, r->stream, at[i], r->infos[i].bytes, seed, i, err);
     if (!rc)
         rc = stitch__hash_fetch(&r->hasher, r->stream, scope, what, out, err);
     for (size_t i = 0; !rc && i < r->count; i++) /* places keep what was hashed last */

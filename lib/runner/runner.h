@@ -160,6 +160,10 @@ void stitch__hasher_close(stitch__hasher *h);
 /* Enqueues the hash of `bytes` into place `slot`. */
 int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, uint64_t bytes, uint64_t seed,
                          size_t slot, stitch_error **err);
+/* Enqueues the hashes of the tensors that have one of `roles` (1 << stitch_tensor_role), each into the place of its
+ * index. */
+int stitch__hash_roles(stitch__hasher *h, CUstream stream, const stitch_tensor_info *infos, size_t count,
+                       const CUdeviceptr *at, unsigned roles, uint64_t seed, stitch_error **err);
 /* All places, those that nothing was enqueued for since opening as 0; waits for the stream. */
 int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *scope, const char *what, uint64_t *out,
                        stitch_error **err);

@@ -89,6 +89,22 @@ static stitch__task_dim *find_dim(const stitch_task *t, const char *name)
     return NULL;
 }
 
+int stitch__task_infos(const stitch_context *ctx, const stitch_task *t, stitch_tensor_info **out, size_t *count,
+                       stitch_error **err)
+{
+    *count = stitch_interface_tensor_count(t->iface);
+    *out = stitch__calloc(ctx, *count + 1, sizeof(**out));
+    if (!*out)
+        return stitch__err_nomem(ctx, err);
+    for (size_t i = 0; i < *count; i++) {
+        (*out)[i].struct_size = sizeof((*out)[i]);
+        int rc = stitch_interface_tensor(t->iface, i, &(*out)[i]);
+        if (rc)
+            return stitch__err(ctx, err, rc, "tensor %zu of the task cannot be read", i);
+    }
+    return STITCH_OK;
+}
+
 bool stitch__task_has_reduced(const stitch_task *t)
 {
     for (size_t i = 0; i < t->dim_count; i++)

@@ -128,6 +128,10 @@ bool stitch__dtype_is_float(int dtype);
  * none). */
 int stitch__task_interface(const stitch_task *t, bool reduced, int output_dtype, stitch_interface **out,
                            stitch_error **err);
+/* One a tensor of the interface, at its present dims; strings are the interface's. *out is released with stitch_free(),
+ * also after a failure. */
+int stitch__task_infos(const stitch_context *ctx, const stitch_task *t, stitch_tensor_info **out, size_t *count,
+                       stitch_error **err);
 bool stitch__task_has_reduced(const stitch_task *t);
 /* Everything a verification needs is there: an output, a reference, data or a distribution for every input and weight.
  */

@@ -128,3 +128,11 @@ bool stitch__output_passes(const stitch__trial_output *o)
 {
     return !o->c.unwritten && (!o->c.mismatches || o->in_budget);
 }
+
+const stitch__trial_output *stitch__first_wrong(const stitch__trial_output *outputs, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        if (!stitch__output_passes(&outputs[k]))
+            return &outputs[k];
+    return NULL;
+}

@@ -240,11 +240,8 @@ static uint64_t hash_seed(const stitch__verify *v)
 
 int stitch__hash_tensors(stitch__verify *v, bool inputs, stitch_error **err)
 {
-    uint64_t seed = hash_seed(v);
-    int rc = STITCH_OK;
-    for (size_t i = 0; !rc && i < v->count; i++)
-        if (v->infos[i].role == STITCH_TENSOR_WEIGHT || (inputs && v->infos[i].role == STITCH_TENSOR_INPUT))
-            rc = stitch__hash_enqueue(&v->hasher, v->stream, v->first[i], v->infos[i].bytes, seed, i, err);
+    unsigned roles = 1u << STITCH_TENSOR_WEIGHT | (inputs ? 1u << STITCH_TENSOR_INPUT : 0);
+    int rc = stitch__hash_roles(&v->hasher, v->stream, v->infos, v->count, v->first, roles, hash_seed(v), err);
     return rc ? rc : stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "hashing inputs and weights", v->hashes, err);
 }
 

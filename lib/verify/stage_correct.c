@@ -200,6 +200,7 @@ static int robust_trials(stitch__verify *v, int *code, stitch_error **why, stitc
 static int failure_message(stitch__verify *v, stitch_error **why)
 {
     const stitch__trial *t = stitch__report_failed_trial(v->report);
+    const stitch__trial_output *wrong;
     stitch__buf b;
     char *text;
     int rc;
@@ -207,16 +208,12 @@ static int failure_message(stitch__verify *v, stitch_error **why)
     stitch__buf_init(&b, v->ctx);
     if (t->note) {
         stitch__buf_puts(&b, t->note);
-    } else {
-        for (size_t k = 0; k < t->output_count; k++)
-            if (!stitch__output_passes(&t->outputs[k])) {
-                if (!t->declared)
-                    stitch__buf_printf(&b, "with %s inputs, ", t->kind);
-                if (t->outputs[k].second_run)
-                    stitch__buf_puts(&b, "in a second run on the same inputs, ");
-                stitch__describe_comparison(&b, v->report, &t->outputs[k]);
-                break;
-            }
+    } else if ((wrong = stitch__first_wrong(t->outputs, t->output_count))) {
+        if (!t->declared)
+            stitch__buf_printf(&b, "with %s inputs, ", t->kind);
+        if (wrong->second_run)
+            stitch__buf_puts(&b, "in a second run on the same inputs, ");
+        stitch__describe_comparison(&b, v->report, wrong);
     }
     text = stitch__buf_take(&b, NULL);
     if (!text)

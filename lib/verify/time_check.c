@@ -6,17 +6,6 @@
 
 #define OTHERS_EVERY 10 /* checked iterations: then baselines are checked, too */
 
-static int enqueue_hashes(stitch__timer *t, stitch__side *s, uint64_t key, stitch_error **err)
-{
-    stitch__verify *v = t->v;
-    int rc = STITCH_OK;
-
-    for (size_t i = 0; !rc && i < v->count; i++)
-        if (v->infos[i].role == STITCH_TENSOR_OUTPUT)
-            rc = stitch__hash_enqueue(&v->hasher, v->stream, s->set[i], v->infos[i].bytes, key, i, err);
-    return rc;
-}
-
 /* What a run left is what it left when it ended: no later run of the block has written to it. */
 static int same_hashes(stitch__timer *t, stitch__side *s, size_t k, bool *same, stitch_error **err)
 {
@@ -31,12 +20,9 @@ static int same_hashes(stitch__timer *t, stitch__side *s, size_t k, bool *same, 
     return rc;
 }
 
-static bool all_pass(const stitch__timer *t)
+static const stitch__trial_output *first_wrong(const stitch__timer *t)
 {
-    bool pass = true;
-    for (size_t i = 0; i < stitch__output_count(t->v); i++)
-        pass = pass && stitch__output_passes(&t->outputs[i]);
-    return pass;
+    return stitch__first_wrong(t->outputs, stitch__output_count(t->v));
 }
 
 /* The outputs of run k of a block against the reference, which has just run on its inputs. *kept: see above. */
@@ -50,16 +36,17 @@ static int check_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
 
     *kept = true;
     if (!rc && b->count > 1)
-        rc = enqueue_hashes(t, s, b->keys[k], err);
+        rc = stitch__hash_roles(&v->hasher, v->stream, v->infos, v->count, s->set, 1u << STITCH_TENSOR_OUTPUT,
+                                b->keys[k], err);
     if (!rc)
         rc = stitch__compare_set(v, s->set, s->oracle, NULL, t->outputs, err);
     if (!rc && b->count > 1)
         rc = same_hashes(t, s, k, kept, err);
     if (!rc)
-        good = all_pass(t);
+        good = !first_wrong(t);
     if (!rc && !good && s->candidate) {
         rc = stitch__budget_apply(v, t->outputs, err);
-        good = all_pass(t);
+        good = !first_wrong(t);
     }
     for (size_t i = 0; !rc && i < stitch__output_count(v); i++) {
         const stitch__comparison *c = &t->outputs[i].c;
@@ -81,11 +68,7 @@ static int wrong_run(stitch__timer *t, size_t iteration, stitch_error **why)
     int rc;
 
     stitch__buf_init(&b, v->ctx);
-    for (size_t k = 0; k < stitch__output_count(v); k++)
-        if (!stitch__output_passes(&t->outputs[k])) {
-            stitch__describe_comparison(&b, v->report, &t->outputs[k]);
-            break;
-        }
+    stitch__describe_comparison(&b, v->report, first_wrong(t));
     text = stitch__buf_take(&b, NULL);
     if (!text)
         return stitch__err_nomem(v->ctx, why);

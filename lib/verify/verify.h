@@ -290,6 +290,8 @@ bool stitch__budget_exact(const stitch__verify *v);
 int stitch__budget_apply(stitch__verify *v, stitch__trial_output *outputs, stitch_error **err);
 /* An output passes: nothing is unwritten, and every error is within the tolerance or within the budget. */
 bool stitch__output_passes(const stitch__trial_output *o);
+/* The first output that does not pass; NULL: all do. */
+const stitch__trial_output *stitch__first_wrong(const stitch__trial_output *outputs, size_t count);
 
 /* statistics.c */
 /* 95 % bootstrap interval of median(baseline) / median(candidate) over `count` pairs; the same for the same seed. */

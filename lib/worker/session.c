@@ -29,22 +29,6 @@ void stitch__worker_close(stitch__worker *w)
     w->count = 0;
 }
 
-static int take_infos(stitch__worker *w, const stitch_task *task, stitch_error **err)
-{
-    w->iface = task->iface;
-    w->count = stitch_interface_tensor_count(task->iface);
-    w->infos = stitch__calloc(w->ctx, w->count + 1, sizeof(*w->infos));
-    if (!w->infos)
-        return stitch__err_nomem(w->ctx, err);
-    for (size_t i = 0; i < w->count; i++) {
-        w->infos[i].struct_size = sizeof(w->infos[i]);
-        int rc = stitch_interface_tensor(task->iface, i, &w->infos[i]);
-        if (rc)
-            return stitch__err(w->ctx, err, rc, "tensor %zu of the task cannot be read", i);
-    }
-    return STITCH_OK;
-}
-
 /* Task and program in one memory file that nobody can change any more. */
 static int send_program(stitch__worker *w, const stitch__scope *scope, const stitch_task *task,
                         const stitch_program *program, stitch_error **err)
@@ -336,7 +320,8 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
     rc = stitch__device_enter(w->dev, err);
     if (rc)
         return rc;
-    rc = take_infos(w, task, err);
+    w->iface = task->iface;
+    rc = stitch__task_infos(w->ctx, task, &w->infos, &w->count, err);
     if (!rc)
         rc = send_program(w, scope, task, program, err);
     for (size_t i = 0; !rc && i < w->count; i++)
