@@ -8,8 +8,8 @@
 #include <math.h>
 
 #include "device.h"
+#include "json_path.h"
 #include "profile_programs.h"
-#include <jansson.h>
 #include <stitch/profile.h>
 
 static void print_lines(const char *text)
@@ -31,18 +31,7 @@ static void print_profile(const char *what, const stitch_profile *p)
 static const json_t *profile_at(const stitch_profile *p, const char *path)
 {
     static json_t *root;
-    const json_t *v;
-    char key[64];
-    json_decref(root);
-    root = json_loads(stitch_profile_json(p), 0, NULL);
-    v = root;
-    while (v && *path) {
-        size_t len = strcspn(path, ".");
-        snprintf(key, sizeof(key), "%.*s", (int)len, path);
-        v = json_is_array(v) ? json_array_get(v, (size_t)atoi(key)) : json_object_get(v, key);
-        path += len + (path[len] == '.');
-    }
-    return v;
+    return json_at(&root, stitch_profile_json(p), path);
 }
 
 /* A string member; "" if it is missing, as in facts. */

@@ -6,6 +6,7 @@
 #define STITCH_TESTS_VERIFY_TASKS_H
 
 #include "device.h"
+#include "json_path.h"
 #include "verify/verify.h"
 
 /* A C string as the inside of a JSON string. */
@@ -75,17 +76,8 @@ __attribute__((unused)) static stitch_report *verify(stitch_task *t, const char 
 __attribute__((unused)) static const json_t *report_at(const stitch_report *r, const char *path)
 {
     static json_t *root;
-    const json_t *v;
-    char key[64];
-    json_decref(root);
-    root = json_loads(stitch_report_json(r), 0, NULL);
-    v = root;
-    while (v && *path) {
-        size_t len = strcspn(path, ".");
-        snprintf(key, sizeof(key), "%.*s", (int)len, path);
-        v = json_is_array(v) ? json_array_get(v, (size_t)atoi(key)) : json_object_get(v, key);
-        path += len + (path[len] == '.');
-    }
+    const json_t *v = json_at(&root, stitch_report_json(r), path);
+
     if (!v)
         FAIL("the report has no such member");
     return v;
