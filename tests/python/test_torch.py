@@ -338,6 +338,11 @@ def test_how_inputs_are_drawn():
         (lambda m: m + m.T)(torch.rand(64, 64)),
     ]:
         assert _data.fit(tensor) is None, (tensor[:3], _data.fit(tensor))
+    # Small inputs are drawn alike whatever their numbers happen to be: with contents the batch would not be free.
+    for shape in ((16, 12), (8, 4, 8), (32, 32)):
+        for draw, kind in ((torch.randn, "normal"), (torch.rand, "uniform")):
+            kinds = {getattr(_data.fit(draw(*shape)), "kind", None) for _ in range(500)}
+            assert kinds == {kind}, (shape, draw, kinds)
 
 
 def test_fixed_contents_and_options():
