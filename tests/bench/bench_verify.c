@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * From source text to a verdict: compile, load, 5 correctness trials, 100 timed runs of a small kernel, in a worker;
- * three states of the caches, taken in turn so that they see the same machine: cold    new context, empty cache folder:
- * also the library's own kernels, reference and baseline are compiled new     a candidate never seen before in a
- * context that has verified others: the loop's usual turn again   the same candidate once more: its code comes from the
- * cache and new candidates in this process, and with stage profile, in both places. Opening the device is measured
- * apart; it happens once a process.
+ * three states of the caches, taken in turn so that they see the same machine:
+ *   cold    new context, empty cache folder: also the library's own kernels, reference and baseline are compiled
+ *   new     a candidate never seen before in a context that has verified others: the loop's usual turn
+ *   again   the same candidate once more: its code comes from the cache
+ * and new candidates in this process, and with stage profile, in both places. Opening the device is measured apart; it
+ * happens once a process.
  *
- * usage: bench_verify [REPETITIONS]     (default 11). Medians with the 5th and 95th percentile, milliseconds.
+ * usage: bench_verify [REPETITIONS] [ELEMENTS]     (default 11, 1048576). Medians with the 5th and 95th percentile,
+ * milliseconds.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -27,7 +29,7 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static const char task_json[] = "{\"stitch_task\":1,\"name\":\"scale_add\",\"dims\":{\"N\":1048576},"
+static const char task_json[] = "{\"stitch_task\":1,\"name\":\"scale_add\",\"dims\":{\"N\":%d},"
                                 "\"inputs\":[{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[\"N\"]},{\"name\":\"z\","
                                 "\"dtype\":\"f32\",\"shape\":[\"N\"]}],"
                                 "\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[\"N\"]}],"
@@ -110,12 +112,12 @@ static double once(stitch_context *ctx, stitch_task *t, int number, int where, i
     return ms;
 }
 
-static stitch_task *new_task(stitch_context *ctx)
+static stitch_task *new_task(stitch_context *ctx, int elements)
 {
     static char text[4000];
     stitch_error *err = NULL;
     stitch_task *t = NULL;
-    snprintf(text, sizeof(text), task_json, plan, plan);
+    snprintf(text, sizeof(text), task_json, elements, plan, plan);
     if (stitch_task_parse(ctx, text, NULL, &t, &err))
         fail("task", err);
     return t;
@@ -165,11 +167,12 @@ static void remove_folder(const char *path)
 
 int main(int argc, char **argv)
 {
-    int repetitions = argc > 1 ? atoi(argv[1]) : 11, number = (int)getpid() * 1000;
+    int repetitions = argc > 1 ? atoi(argv[1]) : 11, elements = argc > 2 ? atoi(argv[2]) : 1 << 20,
+        number = (int)getpid() * 1000;
     static series cold = {.name = "cold"}, fresh = {.name = "new candidate"}, again = {.name = "same candidate again"},
                   device = {.name = "opening the device, first"}, here = {.name = "new, in process"},
                   profiled = {.name = "new, with its profile"}, profiled_here = {.name = "new, profile, in process"};
-    char warm_cache[] = "/tmp/stitch-bench-XXXXXX", *stages_cold = NULL, *stages_new = NULL;
+    char warm_cache[] = "/tmp/stitch-bench-XXXXXX", *stages_cold = NULL, *stages_new = NULL, *stages_here = NULL;
     stitch_context *warm;
     stitch_task *t;
 
@@ -177,7 +180,7 @@ int main(int argc, char **argv)
         return 1;
     warm = new_context(warm_cache);
     add(&device, open_device(warm));
-    t = new_task(warm);
+    t = new_task(warm, elements);
     once(warm, t, number++, WORKER, STITCH_PROFILE_AUTO, NULL);
     for (int i = 0; i < repetitions; i++) {
         char cold_cache[] = "/tmp/stitch-bench-XXXXXX";
@@ -186,7 +189,7 @@ int main(int argc, char **argv)
         stitch_context *ctx = new_context(cold_cache);
         open_device(ctx);
         double start = now_ms();
-        stitch_task *cold_task = new_task(ctx);
+        stitch_task *cold_task = new_task(ctx, elements);
         double parse = now_ms() - start;
         add(&cold, parse + once(ctx, cold_task, number++, WORKER, STITCH_PROFILE_NEVER, &stages_cold));
         stitch_task_free(cold_task);
@@ -194,7 +197,7 @@ int main(int argc, char **argv)
         remove_folder(cold_cache);
         add(&fresh, once(warm, t, number, WORKER, STITCH_PROFILE_NEVER, &stages_new));
         add(&again, once(warm, t, number++, WORKER, STITCH_PROFILE_NEVER, NULL));
-        add(&here, once(warm, t, number++, HERE, STITCH_PROFILE_NEVER, NULL));
+        add(&here, once(warm, t, number++, HERE, STITCH_PROFILE_NEVER, &stages_here));
         add(&profiled, once(warm, t, number++, WORKER, STITCH_PROFILE_AUTO, NULL));
         add(&profiled_here, once(warm, t, number++, HERE, STITCH_PROFILE_AUTO, NULL));
     }
@@ -205,11 +208,13 @@ int main(int argc, char **argv)
     print(&here);
     print(&profiled);
     print(&profiled_here);
-    printf("\nlast cold run:\n%s\nlast run of a new candidate:\n%s", stages_cold, stages_new);
+    printf("\nlast cold run:\n%s\nlast run of a new candidate:\n%s\nthe last one in this process:\n%s", stages_cold,
+           stages_new, stages_here);
     stitch_task_free(t);
     stitch_context_free(warm);
     remove_folder(warm_cache);
     free(stages_cold);
     free(stages_new);
+    free(stages_here);
     return 0;
 }
