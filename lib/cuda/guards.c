@@ -181,6 +181,26 @@ int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char 
     return stitch__cu_checkf(dev, r, err, "taking over memory for %s", name);
 }
 
+int stitch__guards_renew(stitch__device *dev, CUdeviceptr ptr, const char *name, stitch_error **err)
+{
+    struct stitch__guards *g = dev->guards;
+    guarded b = {0};
+
+    pthread_mutex_lock(&g->lock);
+    for (size_t i = 0; !b.ptr && i < g->count; i++) {
+        if (g->list[i].ptr == ptr) {
+            snprintf(g->list[i].name, sizeof(g->list[i].name), "%s", name);
+            b = g->list[i];
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (!b.ptr)
+        return stitch__err(dev->ctx, err, STITCH_E_INTERNAL, "the memory for %s is not guarded", name);
+    CUresult r = dev->drv->MemsetD8Async(b.ptr, 0, b.bytes, NULL);
+    return stitch__cu_checkf(dev, r == CUDA_SUCCESS ? fill_around(dev, &b) : r, err, "clearing the memory for %s",
+                             name);
+}
+
 bool stitch__guards_free(stitch__device *dev, CUdeviceptr ptr)
 {
     struct stitch__guards *g = dev->guards;
@@ -212,6 +232,22 @@ void stitch__guards_close(stitch__device *dev)
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
+/* Nearly always: eight bytes at a time. */
+static bool untouched(const unsigned char *data, size_t bytes)
+{
+    uint64_t pattern, word, differ = 0;
+    size_t i = 0;
+
+    memset(&pattern, PATTERN, sizeof(pattern));
+    for (; i + sizeof(word) <= bytes; i += sizeof(word)) {
+        memcpy(&word, data + i, sizeof(word));
+        differ |= word ^ pattern;
+    }
+    for (; i < bytes; i++)
+        differ |= data[i] ^ PATTERN;
+    return !differ;
+}
+
 /* Counts what differs from the pattern in `bytes` bytes at `at`; *nearest: its least distance from the buffer. */
 static int look(stitch__device *dev, CUdeviceptr at, size_t bytes, bool in_front, size_t *count, size_t *nearest,
                 stitch_error **err)
@@ -224,13 +260,16 @@ static int look(stitch__device *dev, CUdeviceptr at, size_t bytes, bool in_front
         return stitch__err_nomem(dev->ctx, err);
     rc = stitch__cu_check(dev, bytes ? dev->drv->MemcpyDtoH(data, at, bytes) : CUDA_SUCCESS, err,
                           "reading around a buffer");
-    for (size_t i = 0; !rc && i < bytes; i++) {
+    if (rc || untouched(data, bytes))
+        goto out;
+    for (size_t i = 0; i < bytes; i++) {
         size_t distance = in_front ? bytes - i : i + 1;
         if (data[i] == PATTERN)
             continue;
         *nearest = !*count || distance < *nearest ? distance : *nearest;
         ++*count;
     }
+out:
     stitch_free(data);
     return rc;
 }

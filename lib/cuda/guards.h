@@ -41,6 +41,9 @@ void stitch__export_close(stitch__device *dev, stitch__export *e);
  * stitch__mem_free(). STITCH_E_UNSUPPORTED: no guards, or the driver cannot. */
 int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr *out,
                           stitch_error **err);
+/* The same buffer for something else: as after stitch__guards_import(), zeros in it and the pattern around it. The
+ * device must be idle. */
+int stitch__guards_renew(stitch__device *dev, CUdeviceptr ptr, const char *name, stitch_error **err);
 
 /* device.c: */
 CUresult stitch__guards_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out);

@@ -27,7 +27,6 @@ int stitch__hasher_open(stitch__hasher *h, stitch__device *dev, CUstream stream,
     int rc = kernels_get(dev, &kernels, err);
 
     h->dev = dev;
-    h->count = count;
     if (!rc)
         rc = stitch__mem_alloc(dev, places * sizeof(uint64_t), "hashes", &h->hashes, err);
     /* Places of tensors that are not hashed are read with the others. */
@@ -65,23 +64,22 @@ int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, u
 }
 
 int stitch__hash_roles(stitch__hasher *h, CUstream stream, const stitch_tensor_info *infos, size_t count,
-                       const CUdeviceptr *at, unsigned roles, uint64_t seed, stitch_error **err)
+                       const CUdeviceptr *at, unsigned roles, uint64_t seed, size_t first, stitch_error **err)
 {
     int rc = STITCH_OK;
 
     for (size_t i = 0; !rc && i < count; i++)
         if (roles >> infos[i].role & 1)
-            rc = stitch__hash_enqueue(h, stream, at[i], infos[i].bytes, seed, i, err);
+            rc = stitch__hash_enqueue(h, stream, at[i], infos[i].bytes, seed, first + i, err);
     return rc;
 }
 
-int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *scope, const char *what, uint64_t *out,
-                       stitch_error **err)
+int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *scope, const char *what, size_t count,
+                       uint64_t *out, stitch_error **err)
 {
     stitch__device *dev = h->dev;
     int rc = stitch__stream_wait(dev, stream, scope, what, err);
-    if (!rc && h->count)
-        rc =
-            stitch__cu_check(dev, dev->drv->MemcpyDtoH(out, h->hashes, h->count * sizeof(*out)), err, "reading hashes");
+    if (!rc && count)
+        rc = stitch__cu_check(dev, dev->drv->MemcpyDtoH(out, h->hashes, count * sizeof(*out)), err, "reading hashes");
     return rc;
 }

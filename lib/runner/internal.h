@@ -21,7 +21,8 @@ struct stitch__runner {
     CUstream stream;
     bool own_stream, own_memory, abandoned;
     CUdeviceptr *sets[STITCH__SETS];
-    CUdeviceptr *moved; /* copies of the inputs, made when they are first wanted */
+    bool *lent[STITCH__SETS]; /* of a set's memory: the caller's */
+    CUdeviceptr *moved;       /* copies of the inputs, made when they are first wanted */
     CUdeviceptr flush;
     uint64_t flush_bytes;
     CUevent start, stop;

@@ -12,14 +12,16 @@ static bool owned_by_set(int role)
     return role == STITCH_TENSOR_OUTPUT || role == STITCH_TENSOR_STATE;
 }
 
-/* `outputs`: memory for them that becomes the runner's, or NULL. */
-static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, CUdeviceptr *outputs, stitch_error **err)
+/* `outputs`: memory of the caller for them, or NULL. */
+static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, const CUdeviceptr *outputs,
+                    stitch_error **err)
 {
     char name[128];
     int rc = STITCH_OK;
 
     r->sets[set] = stitch__calloc(r->ctx, r->count + 1, sizeof(**r->sets));
-    if (!r->sets[set])
+    r->lent[set] = stitch__calloc(r->ctx, r->count + 1, sizeof(**r->lent));
+    if (!r->sets[set] || !r->lent[set])
         return stitch__err_nomem(r->ctx, err);
     if (given) {
         memcpy(r->sets[set], given, r->count * sizeof(*given));
@@ -32,7 +34,7 @@ static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, CUdevi
         }
         if (outputs && outputs[i] && r->infos[i].role == STITCH_TENSOR_OUTPUT) {
             r->sets[set][i] = outputs[i];
-            outputs[i] = 0;
+            r->lent[set][i] = true;
             continue;
         }
         snprintf(name, sizeof(name), "%.100s%s", r->infos[i].name, set ? " (second run)" : "");
@@ -45,10 +47,11 @@ static void free_sets(stitch__runner *r)
 {
     bool release = r->own_memory && !r->abandoned;
     for (int s = STITCH__SETS - 1; s >= 0; s--) {
-        for (size_t i = 0; release && r->sets[s] && i < r->count; i++)
-            if (s == 0 || owned_by_set(r->infos[i].role))
+        for (size_t i = 0; release && r->lent[s] && i < r->count; i++)
+            if ((s == 0 || owned_by_set(r->infos[i].role)) && !r->lent[s][i])
                 stitch__mem_free(r->dev, r->sets[s][i]);
         stitch_free(r->sets[s]);
+        stitch_free(r->lent[s]);
     }
     for (size_t i = 0; r->moved && !r->abandoned && i < r->count; i++)
         stitch__mem_free(r->dev, r->moved[i]);
@@ -94,7 +97,7 @@ int stitch__runner_open(stitch_task *task, stitch_program *program, stitch__devi
     for (int s = 0; !rc && s < STITCH__SETS; s++)
         rc = make_set(r, s, options->sets[s], options->outputs[s], err);
     if (!rc)
-        rc = stitch__hasher_open(&r->hasher, dev, r->stream, r->count, err);
+        rc = stitch__hasher_open(&r->hasher, dev, r->stream, STITCH__BLOCK * r->count, err);
 out:
     if (rc)
         stitch__runner_close(r);
@@ -181,17 +184,17 @@ int stitch__runner_clear_states(void *self, const stitch__scope *scope, int set,
     return set_bytes(self, set, STITCH_TENSOR_STATE, 0, err);
 }
 
-/* Hashes of the tensors that have one of `roles` (1 << stitch_tensor_role), 0 for the others. */
-static int hash_roles(stitch__runner *r, const stitch__scope *scope, const CUdeviceptr *at, unsigned roles,
-                      uint64_t seed, const char *what, uint64_t *out, stitch_error **err)
+/* The first rows of the hasher, each with the hashes of the tensors that have one of its roles, and 0 for the others:
+ * places keep what was hashed last. */
+static int fetch_hashes(stitch__runner *r, const stitch__scope *scope, uint32_t rows, const unsigned *roles,
+                        const char *what, uint64_t *out, stitch_error **err)
 {
-    int rc = stitch__hash_roles(&r->hasher, r->stream, r->infos, r->count, at, roles, seed, err);
+    int rc = stitch__hash_fetch(&r->hasher, r->stream, scope, what, rows * r->count, out, err);
 
-    if (!rc)
-        rc = stitch__hash_fetch(&r->hasher, r->stream, scope, what, out, err);
-    for (size_t i = 0; !rc && i < r->count; i++) /* places keep what was hashed last */
-        if (!(roles >> r->infos[i].role & 1))
-            out[i] = 0;
+    for (uint32_t row = 0; !rc && row < rows; row++)
+        for (size_t i = 0; i < r->count; i++)
+            if (!(roles[row] >> r->infos[i].role & 1))
+                out[row * r->count + i] = 0;
     return rc;
 }
 
@@ -200,7 +203,9 @@ static int runner_hash(void *self, const stitch__scope *scope, uint64_t seed, bo
 {
     stitch__runner *r = self;
     unsigned roles = 1u << STITCH_TENSOR_WEIGHT | (inputs ? 1u << STITCH_TENSOR_INPUT : 0);
-    return hash_roles(r, scope, r->sets[0], roles, seed, "hashing inputs and weights", out, err);
+    int rc = stitch__hash_roles(&r->hasher, r->stream, r->infos, r->count, r->sets[0], roles, seed, 0, err);
+
+    return rc ? rc : fetch_hashes(r, scope, 1, &roles, "hashing inputs and weights", out, err);
 }
 
 static int copy_outputs(stitch__runner *r, int set, const CUdeviceptr *into, stitch_error **err)
@@ -213,13 +218,6 @@ static int copy_outputs(stitch__runner *r, int set, const CUdeviceptr *into, sti
                 r->dev, r->dev->drv->MemcpyDtoDAsync(into[i], r->sets[set][i], (size_t)r->infos[i].bytes, r->stream),
                 err, "copying output %s", r->infos[i].name);
     return rc;
-}
-
-int stitch__runner_keep(stitch__runner *r, const stitch__scope *scope, int set, const CUdeviceptr *into, uint64_t key,
-                        uint64_t *hashes, stitch_error **err)
-{
-    int rc = copy_outputs(r, set, into, err);
-    return rc ? rc : hash_roles(r, scope, into, 1u << STITCH_TENSOR_OUTPUT, key, "hashing outputs", hashes, err);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -417,6 +415,56 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
     *us = (double)ms * 1000;
 out:
     return rc;
+}
+
+/* What one run of a block does, but for waiting for its copies and hashes. */
+static int run_in_block(stitch__runner *r, const stitch__scope *scope, const stitch__block_run *b, uint32_t number,
+                        const CUdeviceptr *into, double *us, int *code, stitch_error **why, stitch_error **err)
+{
+    unsigned inputs = 1u << STITCH_TENSOR_INPUT | 1u << STITCH_TENSOR_WEIGHT, outputs = 1u << STITCH_TENSOR_OUTPUT;
+    size_t row = number * r->count;
+    int rc = STITCH_OK;
+
+    *us = 0;
+    *code = STITCH_OK;
+    if (b->does & STITCH__RUN_TIMED) {
+        rc = runner_timed_run(r, scope, &b->run, us, code, why, err);
+    } else {
+        if (b->run.draw)
+            rc = runner_fill_inputs(r, scope, b->run.seed, b->variant, err);
+        if (!rc && b->run.draw)
+            rc = stitch__runner_clear_states(r, scope, b->run.set, err);
+        if (!rc)
+            rc = runner_run(r, scope, &b->run, code, why, err);
+    }
+    if (rc || *code)
+        return rc;
+    if (b->does & STITCH__RUN_INPUTS)
+        rc = stitch__hash_roles(&r->hasher, r->stream, r->infos, r->count, r->sets[0], inputs, b->key, row, err);
+    if (!rc && b->does & STITCH__RUN_KEPT)
+        rc = copy_outputs(r, b->run.set, into, err);
+    if (!rc && b->does & STITCH__RUN_KEPT)
+        rc = stitch__hash_roles(&r->hasher, r->stream, r->infos, r->count, into, outputs, b->key, row, err);
+    return rc;
+}
+
+int stitch__runner_block(stitch__runner *r, const stitch__scope *scope, const stitch__run_block *block,
+                         const CUdeviceptr *into, double *us, uint64_t *hashes, int *code, stitch_error **why,
+                         stitch_error **err)
+{
+    unsigned roles[STITCH__BLOCK] = {0};
+    int rc = STITCH_OK;
+
+    *code = STITCH_OK;
+    for (uint32_t k = 0; !rc && !*code && k < block->count; k++) {
+        const stitch__block_run *b = &block->runs[k];
+        if (b->does & STITCH__RUN_INPUTS)
+            roles[k] |= 1u << STITCH_TENSOR_INPUT | 1u << STITCH_TENSOR_WEIGHT;
+        if (b->does & STITCH__RUN_KEPT)
+            roles[k] |= 1u << STITCH_TENSOR_OUTPUT;
+        rc = run_in_block(r, scope, b, k, into + k * r->count, &us[k], code, why, err);
+    }
+    return rc || *code ? rc : fetch_hashes(r, scope, block->count, roles, "hashing what runs left", hashes, err);
 }
 
 static int runner_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,

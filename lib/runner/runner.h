@@ -31,7 +31,7 @@ typedef struct stitch__prepared {
 
 enum {
     STITCH__SETS = 2,   /* outputs and states exist twice: for the first and for the second run on the same inputs */
-    STITCH__BLOCK = 16, /* most timed runs in one call */
+    STITCH__BLOCK = 16, /* most runs in one call */
 };
 
 typedef struct stitch__run {
@@ -50,13 +50,27 @@ typedef struct stitch__run {
         0, -1, -1, 0, 0, 0, 0                                                                                          \
     }
 
-/* Timed runs in a row, each with inputs of its own. What a run wrote is copied before the next one begins, and hashed
- * with a key that the program cannot know while it runs: later runs could write to the copy, but not unseen. */
-typedef struct stitch__timed_block {
-    stitch__run run; /* of each; with draw, its seed is not used */
-    uint32_t count;  /* 1 to STITCH__BLOCK, and no more than there is room for */
-    uint64_t seeds[STITCH__BLOCK], keys[STITCH__BLOCK];
-} stitch__timed_block;
+/* What a run of a block does besides running. */
+enum {
+    STITCH__RUN_TIMED = 1,  /* as timed_run() */
+    STITCH__RUN_KEPT = 2,   /* its outputs are copied before the next run begins, and hashed */
+    STITCH__RUN_INPUTS = 4, /* inputs and weights are hashed after it */
+    STITCH__RUN_FLAGS = 7,
+};
+
+typedef struct stitch__block_run {
+    stitch__run run;                /* with draw: new contents of the inputs, and cleared states, before it */
+    uint32_t does;                  /* STITCH__RUN_* */
+    uint64_t key;                   /* of its hashes */
+    const stitch__variant *variant; /* of what draw gives, unless it is timed; NULL: as the task declares */
+} stitch__block_run;
+
+/* Runs in a row. Whatever the program may only read, and what it wrote, is hashed with a key that it cannot know while
+ * it runs: later runs could write to the copies of earlier ones, but not unseen. */
+typedef struct stitch__run_block {
+    uint32_t count; /* 1 to STITCH__BLOCK; those that are kept no more than there is room for */
+    stitch__block_run runs[STITCH__BLOCK];
+} stitch__run_block;
 
 typedef struct stitch__candidate_ops {
     const char *where; /* "in this process", "in a worker" */
@@ -81,14 +95,15 @@ typedef struct stitch__candidate_ops {
      * one call, which for a worker is one round trip. */
     int (*timed_run)(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
                      stitch_error **why, stitch_error **err);
-    /* Where a call takes long beside a run (a change between the GPU contexts of two processes): makes room for the
-     * outputs of `count` runs. Without room for them (STITCH_E_UNSUPPORTED) timed_run() and fetch() serve. NULL: there
-     * is nothing to gain. */
+    /* Several runs in one call, where a call takes long beside a run (a change between the GPU contexts of two
+     * processes). us[k]: time of run k, 0 for one that is not timed; one that is kept can then be fetched as set
+     * STITCH__SETS + k. hashes: a row for each run, one a tensor of the interface, 0 for those that are not hashed.
+     * NULL: there is nothing to gain. */
+    int (*run_block)(void *self, const stitch__scope *scope, const stitch__run_block *block, double *us,
+                     uint64_t *hashes, int *code, stitch_error **why, stitch_error **err);
+    /* Makes room for the outputs of runs 0 to count - 1 of a block. Without room for them (STITCH_E_UNSUPPORTED) runs
+     * cannot be kept, and run(), timed_run() and fetch() serve. NULL with run_block. */
     int (*keep)(void *self, const stitch__scope *scope, uint32_t count, stitch_error **err);
-    /* us[k]: of run k; its outputs can then be fetched as set STITCH__SETS + k. hashes: those of run k, one a tensor of
-     * the interface and 0 for all but outputs, after those of run k - 1. */
-    int (*timed_block)(void *self, const stitch__scope *scope, const stitch__timed_block *block, double *us,
-                       uint64_t *hashes, int *code, stitch_error **why, stitch_error **err);
     /* What there is to see of a run, by CUPTI or by the simulator's counters. The facts have no ceilings, no names of
      * devices and no steps' texts that the verifier could not make itself; what could not be had is named in them.
      * CUPTI is off before and after, but the process is not what it was: nothing should be timed in it any more. */
@@ -121,9 +136,9 @@ typedef struct stitch__runner_options {
      * states. NULL: memory of the runner's own. */
     const CUdeviceptr *sets[STITCH__SETS];
     CUstream stream; /* of the caller; NULL: one of the runner's own */
-    /* Where sets are NULL: memory of stitch__mem_alloc() for a set's outputs, a pointer a tensor, that becomes the
-     * runner's (and 0 here) once it is in use; 0: the runner allocates. NULL: all of them. */
-    CUdeviceptr *outputs[STITCH__SETS];
+    /* Where sets are NULL: memory of the caller for a set's outputs, a pointer a tensor; 0: the runner allocates. NULL:
+     * all of them. */
+    const CUdeviceptr *outputs[STITCH__SETS];
 } stitch__runner_options;
 
 /* Task (at its current dims) and program must outlive the runner. The device is entered whenever one of these is
@@ -134,9 +149,10 @@ void stitch__runner_close(stitch__runner *r);
 stitch__candidate stitch__runner_candidate(stitch__runner *r); /* its close() closes the runner */
 /* Memory of a set, for those who put outputs elsewhere. */
 const CUdeviceptr *stitch__runner_set(const stitch__runner *r, int set);
-/* Copies the outputs of a set to `into` (a pointer a tensor), and hashes them; waits. */
-int stitch__runner_keep(stitch__runner *r, const stitch__scope *scope, int set, const CUdeviceptr *into, uint64_t key,
-                        uint64_t *hashes, stitch_error **err);
+/* stitch__candidate_ops.run_block; outputs of run k go to the places from into[k * tensors] on. */
+int stitch__runner_block(stitch__runner *r, const stitch__scope *scope, const stitch__run_block *block,
+                         const CUdeviceptr *into, double *us, uint64_t *hashes, int *code, stitch_error **why,
+                         stitch_error **err);
 /* The device still runs the candidate although its time is over: nothing that it may use can be released. */
 bool stitch__runner_abandoned(const stitch__runner *r);
 
@@ -152,21 +168,21 @@ bool stitch__is_candidates(int code);
 typedef struct stitch__hasher {
     stitch__device *dev;
     CUdeviceptr hashes;
-    size_t count;
 } stitch__hasher;
 
+/* With `count` places. */
 int stitch__hasher_open(stitch__hasher *h, stitch__device *dev, CUstream stream, size_t count, stitch_error **err);
 void stitch__hasher_close(stitch__hasher *h);
 /* Enqueues the hash of `bytes` into place `slot`. */
 int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, uint64_t bytes, uint64_t seed,
                          size_t slot, stitch_error **err);
-/* Enqueues the hashes of the tensors that have one of `roles` (1 << stitch_tensor_role), each into the place of its
- * index. */
+/* Enqueues the hashes of the tensors that have one of `roles` (1 << stitch_tensor_role), that of tensor i into place
+ * `first` + i. */
 int stitch__hash_roles(stitch__hasher *h, CUstream stream, const stitch_tensor_info *infos, size_t count,
-                       const CUdeviceptr *at, unsigned roles, uint64_t seed, stitch_error **err);
-/* All places, those that nothing was enqueued for since opening as 0; waits for the stream. */
-int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *scope, const char *what, uint64_t *out,
-                       stitch_error **err);
+                       const CUdeviceptr *at, unsigned roles, uint64_t seed, size_t first, stitch_error **err);
+/* The first `count` places, those that nothing was enqueued for since opening as 0; waits for the stream. */
+int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *scope, const char *what, size_t count,
+                       uint64_t *out, stitch_error **err);
 int stitch__hash_warm(stitch__device *dev); /* compiles and loads the kernel */
 
 #endif

@@ -209,10 +209,9 @@ static int compare_answer(stitch__admit *s, const stitch__admission_output *o, c
     else
         rc = stitch__cu_check(s->dev, s->dev->drv->MemsetD8Async(out, 0, (size_t)(count * (uint64_t)size), s->stream),
                               err, "clearing the cheap answer");
-    if (!rc)
-        rc = stitch__compare(&s->comparator, s->stream, &s->scope, o->name, out, o->dtype, 0, s->first[o->tensor],
-                             o->want_dtype, count, s->a->atol, s->a->rtol, c, err);
-    return rc;
+    const stitch__compared what = {o->name,       out,   0,          s->first[o->tensor], o->dtype,
+                                   o->want_dtype, count, s->a->atol, s->a->rtol};
+    return rc ? rc : stitch__compare(&s->comparator, s->stream, &s->scope, &what, c, err);
 }
 
 static int try_answer(stitch__admit *s, stitch__admission_output *o, stitch__answer_kind kind, size_t which,

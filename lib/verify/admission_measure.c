@@ -46,7 +46,8 @@ static int hash_contents(stitch__admit *s, bool only_redrawn, uint64_t *out, sti
         if (!only_redrawn || s->redrawn[i])
             rc = stitch__hash_enqueue(&s->hasher, s->stream, s->run[i], s->infos[i].bytes, seed, i, err);
     }
-    return rc ? rc : stitch__hash_fetch(&s->hasher, s->stream, &s->scope, "hashing inputs and weights", out, err);
+    return rc ? rc
+              : stitch__hash_fetch(&s->hasher, s->stream, &s->scope, "hashing inputs and weights", s->count, out, err);
 }
 
 /* Finds a seed that gives at least one of the tensors to be drawn again other contents than in the first draw; 0 if
@@ -201,8 +202,9 @@ static int measure_repeat(stitch__admit *s, stitch_error **err)
     for (size_t k = 0; !rc && k < s->a->output_count; k++) {
         stitch__admission_output *o = &s->a->outputs[k];
         CUdeviceptr first = s->first[o->tensor], again = s->run[o->tensor];
-        rc = stitch__compare(&s->comparator, s->stream, &s->scope, o->name, first, o->want_dtype, again, again,
-                             o->want_dtype, o->elements, s->a->atol, s->a->rtol, &o->repeat, err);
+        const stitch__compared what = {o->name,       first,       again,      again,     o->want_dtype,
+                                       o->want_dtype, o->elements, s->a->atol, s->a->rtol};
+        rc = stitch__compare(&s->comparator, s->stream, &s->scope, &what, &o->repeat, err);
     }
     return rc;
 }
@@ -250,8 +252,9 @@ static int take_changes(stitch__admit *s, bool *matters, stitch_error **err)
     *matters = false;
     for (size_t k = 0; !rc && k < count; k++) {
         stitch__admission_output *o = &s->a->outputs[k];
-        rc = stitch__compare(&s->comparator, s->stream, &s->scope, o->name, s->run[o->tensor], o->want_dtype, 0,
-                             s->first[o->tensor], o->want_dtype, o->elements, s->a->atol, s->a->rtol, &c, err);
+        const stitch__compared what = {o->name,       s->run[o->tensor], 0,          s->first[o->tensor], o->want_dtype,
+                                       o->want_dtype, o->elements,       s->a->atol, s->a->rtol};
+        rc = stitch__compare(&s->comparator, s->stream, &s->scope, &what, &c, err);
         if (!rc)
             changed[k] = c.mismatches;
         *matters |= !rc && c.mismatches > 0;

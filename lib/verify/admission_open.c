@@ -139,7 +139,7 @@ int stitch__admit_open(stitch__admit *s, const stitch_op *ops, size_t op_count, 
         rc = stitch__cu_check(s->dev, s->dev->drv->StreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), err,
                               "creating a stream");
     if (!rc)
-        rc = stitch__comparator_open(&s->comparator, s->dev, err);
+        rc = stitch__comparator_open(&s->comparator, s->dev, 1, err);
     if (!rc)
         rc = stitch__hasher_open(&s->hasher, s->dev, s->stream, s->count, err);
     if (!rc)

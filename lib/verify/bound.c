@@ -95,7 +95,8 @@ static int hash_outputs(stitch__verify *v, uint64_t *hashes, stitch_error **err)
             rc = stitch__hash_enqueue(&v->hasher, v->stream, v->want[i],
                                       v->infos[i].elements * stitch_dtype_size(stitch__oracle_dtype(v->oracle, i)),
                                       seed, i, err);
-    return rc ? rc : stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "running the reference", hashes, err);
+    return rc ? rc
+              : stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "running the reference", v->count, hashes, err);
 }
 
 static int outputs_change(stitch__verify *v, bool *change, stitch_error **err)

@@ -28,7 +28,7 @@ int stitch__compare_warm(stitch__device *dev)
     return kernels_get(dev, &kernels, NULL);
 }
 
-int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, stitch_error **err)
+int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, size_t places, stitch_error **err)
 {
     const stitch__kernels *kernels;
     int rc = kernels_get(dev, &kernels, err);
@@ -38,7 +38,7 @@ int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, stitch_e
     if (!rc)
         rc = stitch__mem_alloc(dev, c->grid * sizeof(stitch__comparison), "partial comparisons", &c->partials, err);
     if (!rc)
-        rc = stitch__mem_alloc(dev, sizeof(stitch__comparison), "comparison", &c->result, err);
+        rc = stitch__mem_alloc(dev, (places + 1) * sizeof(stitch__comparison), "comparisons", &c->results, err);
     if (!rc)
         rc = stitch__mem_alloc(dev, sizeof(stitch__location), "places of wrong elements", &c->location, err);
     if (rc)
@@ -51,7 +51,7 @@ void stitch__comparator_close(stitch__comparator *c)
     if (!c->dev)
         return;
     stitch__mem_free(c->dev, c->partials);
-    stitch__mem_free(c->dev, c->result);
+    stitch__mem_free(c->dev, c->results);
     stitch__mem_free(c->dev, c->location);
     memset(c, 0, sizeof(*c));
 }
@@ -64,38 +64,54 @@ static uint64_t poison_word(int byte, size_t size)
     return word;
 }
 
-int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *name,
-                    CUdeviceptr got, int got_dtype, CUdeviceptr again, CUdeviceptr want, int want_dtype, uint64_t count,
-                    double atol, double rtol, stitch__comparison *out, stitch_error **err)
+int stitch__compare_enqueue(stitch__comparator *c, CUstream stream, const stitch__compared *what, size_t place,
+                            stitch_error **err)
 {
     const stitch__kernels *kernels;
     stitch__device *dev = c->dev;
-    int size = (int)stitch_dtype_size(got_dtype);
+    stitch__compared w = *what;
+    int size = (int)stitch_dtype_size(w.got_dtype);
     uint64_t poison_a = poison_word(STITCH__POISON_A, (size_t)size),
              poison_b = poison_word(STITCH__POISON_B, (size_t)size);
-    unsigned grid = stitch__kernels_grid(dev, count);
-    void *compare_args[] = {&got,   &got_dtype, &size, &again,    &want,     &want_dtype,
-                            &count, &atol,      &rtol, &poison_a, &poison_b, &c->partials};
-    void *fold_args[] = {&c->partials, &grid, &c->result};
+    unsigned grid = stitch__kernels_grid(dev, w.count);
+    CUdeviceptr result = c->results + place * sizeof(stitch__comparison);
+    void *compare_args[] = {&w.got,   &w.got_dtype, &size,   &w.again,  &w.want,   &w.want_dtype,
+                            &w.count, &w.atol,      &w.rtol, &poison_a, &poison_b, &c->partials};
+    void *fold_args[] = {&c->partials, &grid, &result};
     int rc = kernels_get(dev, &kernels, err);
 
-    memset(out, 0, sizeof(*out));
     if (rc)
         return rc;
     rc = stitch__cu_checkf(
         dev,
         dev->drv->LaunchKernel(kernels->kernels[KERNEL_COMPARE], grid, 1, 1, 256, 1, 1, 0, stream, compare_args, NULL),
-        err, "launching the comparison of %s", name);
+        err, "launching the comparison of %s", w.name);
     if (!rc)
         rc = stitch__cu_checkf(
             dev, dev->drv->LaunchKernel(kernels->kernels[KERNEL_FOLD], 1, 1, 1, 256, 1, 1, 0, stream, fold_args, NULL),
-            err, "launching the comparison of %s", name);
-    if (!rc)
-        rc = stitch__stream_wait(dev, stream, scope, "comparing outputs", err);
-    if (!rc)
-        rc = stitch__cu_checkf(dev, dev->drv->MemcpyDtoH(out, c->result, sizeof(*out)), err,
-                               "reading the comparison of %s", name);
+            err, "launching the comparison of %s", w.name);
     return rc;
+}
+
+int stitch__compare_fetch(stitch__comparator *c, CUstream stream, const stitch__scope *scope, size_t count,
+                          stitch__comparison *out, stitch_error **err)
+{
+    stitch__device *dev = c->dev;
+    int rc = stitch__stream_wait(dev, stream, scope, "comparing outputs", err);
+
+    if (!rc && count)
+        rc = stitch__cu_check(dev, dev->drv->MemcpyDtoH(out, c->results, count * sizeof(*out)), err,
+                              "reading the comparison of outputs");
+    return rc;
+}
+
+int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const stitch__compared *what,
+                    stitch__comparison *out, stitch_error **err)
+{
+    int rc = stitch__compare_enqueue(c, stream, what, 0, err);
+
+    memset(out, 0, sizeof(*out));
+    return rc ? rc : stitch__compare_fetch(c, stream, scope, 1, out, err);
 }
 
 int stitch__compare_locate(stitch__comparator *c, CUstream stream, const stitch__scope *scope,

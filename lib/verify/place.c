@@ -94,6 +94,36 @@ int stitch__candidate_afresh(stitch__verify *v, const stitch__candidate *c, cons
     return rc || *code ? rc : c->ops->prepare(c->self, scope, &facts, code, why, err);
 }
 
+int stitch__candidate_room(const stitch__verify *v, const stitch__candidate *c, uint32_t *room, stitch_error **err)
+{
+    stitch_error *why = NULL;
+    uint64_t bytes = 0, runs;
+    int rc;
+
+    *room = 0;
+    for (size_t i = 0; i < v->count; i++)
+        bytes += v->infos[i].role == STITCH_TENSOR_OUTPUT ? v->infos[i].bytes : 0;
+    runs = bytes ? STITCH__KEPT_BYTES / bytes : STITCH__BLOCK;
+    runs = runs < STITCH__BLOCK ? runs : STITCH__BLOCK;
+    if (runs < 2 || !c->ops->keep)
+        return STITCH_OK;
+    rc = c->ops->keep(c->self, &v->scope, (uint32_t)runs, &why);
+    if (rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT || rc == STITCH_E_IO) { /* IO: it is lost */
+        stitch__err_hand_on(err, &why);
+        return rc;
+    }
+    *room = rc ? 0 : (uint32_t)runs;
+    stitch_error_free(why);
+    return STITCH_OK;
+}
+
+int stitch__own_room(stitch__verify *v, stitch_error **err)
+{
+    int rc = v->room_known ? STITCH_OK : stitch__candidate_room(v, &v->candidate, &v->room, err);
+    v->room_known = true;
+    return rc;
+}
+
 uint64_t stitch__flush_bytes(const stitch__device *dev)
 {
     uint64_t twice = 2 * (uint64_t)dev->info.l2_bytes, least = 128u << 20;

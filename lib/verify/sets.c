@@ -121,9 +121,9 @@ int stitch__sets_open(stitch__verify *v, stitch_error **err)
     rc = stitch__cu_check(v->dev, v->dev->drv->StreamCreate(&v->stream, CU_STREAM_NON_BLOCKING), err,
                           "creating a stream");
     if (!rc)
-        rc = stitch__comparator_open(&v->comparator, v->dev, err);
+        rc = stitch__comparator_open(&v->comparator, v->dev, STITCH__ROWS * stitch__output_count(v), err);
     if (!rc)
-        rc = stitch__hasher_open(&v->hasher, v->dev, v->stream, v->count, err);
+        rc = stitch__hasher_open(&v->hasher, v->dev, v->stream, STITCH__ROWS * v->count, err);
     if (!rc) {
         rc = stitch__set_make(v, NULL, "", &made, err);
         v->first = made;
@@ -188,6 +188,7 @@ void stitch__sets_close(stitch__verify *v)
     v->worker = NULL;
     if (v->stream && !abandoned)
         v->dev->drv->StreamDestroy(v->stream);
+    stitch__ahead_close(v);
     stitch_free(v->hashes);
     stitch_free(v->hashes_after);
 }
@@ -225,37 +226,20 @@ int stitch__poison(stitch__verify *v, const CUdeviceptr *set, const stitch__orac
     return set_bytes(v, set, by, STITCH_TENSOR_OUTPUT, byte, err);
 }
 
-int stitch__draw_inputs(stitch__verify *v, uint64_t seed, const stitch__variant *variant, stitch_error **err)
+static stitch__compared compared(const stitch__verify *v, size_t i, const CUdeviceptr *got,
+                                 const stitch__oracle *got_by, const CUdeviceptr *again)
 {
-    int rc = stitch__fill_inputs(v, seed, variant, err);
-    if (!rc && !v->runner) /* otherwise it has the same memory */
-        rc = v->candidate.ops->fill_inputs(v->candidate.self, &v->scope, seed, variant, err);
-    return rc;
-}
-
-static uint64_t hash_seed(const stitch__verify *v)
-{
-    return stitch__seed_derive(v->options.seed, STITCH__SEED_HASH, 0);
-}
-
-int stitch__hash_tensors(stitch__verify *v, bool inputs, stitch_error **err)
-{
-    unsigned roles = 1u << STITCH_TENSOR_WEIGHT | (inputs ? 1u << STITCH_TENSOR_INPUT : 0);
-    int rc = stitch__hash_roles(&v->hasher, v->stream, v->infos, v->count, v->first, roles, hash_seed(v), err);
-    return rc ? rc : stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "hashing inputs and weights", v->hashes, err);
-}
-
-int stitch__find_changed(stitch__verify *v, bool inputs, size_t *changed, stitch_error **err)
-{
-    int rc = v->candidate.ops->hash(v->candidate.self, &v->scope, hash_seed(v), inputs, v->hashes_after, err);
-    *changed = SIZE_MAX;
-    for (size_t i = 0; !rc && *changed == SIZE_MAX && i < v->count; i++) {
-        int role = v->infos[i].role;
-        if ((role == STITCH_TENSOR_WEIGHT || (inputs && role == STITCH_TENSOR_INPUT)) &&
-            v->hashes[i] != v->hashes_after[i])
-            *changed = i;
-    }
-    return rc;
+    return (stitch__compared){
+        .name = v->infos[i].name,
+        .got = got[i],
+        .again = again ? again[i] : 0,
+        .want = v->want[i],
+        .got_dtype = dtype_of(v, got_by, i),
+        .want_dtype = dtype_of(v, v->oracle, i),
+        .count = v->infos[i].elements,
+        .atol = v->task->atol,
+        .rtol = v->task->rtol,
+    };
 }
 
 int stitch__compare_set(stitch__verify *v, const CUdeviceptr *got, const stitch__oracle *got_by,
@@ -266,17 +250,34 @@ int stitch__compare_set(stitch__verify *v, const CUdeviceptr *got, const stitch_
     for (size_t i = 0; !rc && i < v->count; i++) {
         if (v->infos[i].role != STITCH_TENSOR_OUTPUT)
             continue;
+        stitch__compared what = compared(v, i, got, got_by, again);
         outputs[k] = (stitch__trial_output){.tensor = i};
-        rc = stitch__compare(&v->comparator, v->stream, &v->scope, v->infos[i].name, got[i], dtype_of(v, got_by, i),
-                             again ? again[i] : 0, v->want[i], dtype_of(v, v->oracle, i), v->infos[i].elements,
-                             v->task->atol, v->task->rtol, &outputs[k].c, err);
+        rc = stitch__compare(&v->comparator, v->stream, &v->scope, &what, &outputs[k].c, err);
         if (!rc && outputs[k].c.mismatches) {
             outputs[k].located = true;
-            rc = stitch__compare_locate(&v->comparator, v->stream, &v->scope, &v->infos[i], got[i],
-                                        dtype_of(v, got_by, i), v->want[i], dtype_of(v, v->oracle, i), v->task->atol,
-                                        v->task->rtol, &outputs[k].where, err);
+            rc = stitch__compare_locate(&v->comparator, v->stream, &v->scope, &v->infos[i], got[i], what.got_dtype,
+                                        v->want[i], what.want_dtype, what.atol, what.rtol, &outputs[k].where, err);
         }
         k++;
     }
     return rc;
+}
+
+int stitch__compare_set_enqueue(stitch__verify *v, const CUdeviceptr *got, const stitch__oracle *got_by, size_t row,
+                                stitch_error **err)
+{
+    size_t place = row * stitch__output_count(v);
+    int rc = STITCH_OK;
+    for (size_t i = 0; !rc && i < v->count; i++) {
+        if (v->infos[i].role != STITCH_TENSOR_OUTPUT)
+            continue;
+        stitch__compared what = compared(v, i, got, got_by, NULL);
+        rc = stitch__compare_enqueue(&v->comparator, v->stream, &what, place++, err);
+    }
+    return rc;
+}
+
+int stitch__compare_rows(stitch__verify *v, size_t rows, stitch__comparison *out, stitch_error **err)
+{
+    return stitch__compare_fetch(&v->comparator, v->stream, &v->scope, rows * stitch__output_count(v), out, err);
 }

@@ -4,21 +4,20 @@
  */
 #include "verify/verify.h"
 
-/* One run of the candidate on the inputs that are there. */
-static int run_candidate(stitch__verify *v, int set, int *code, stitch_error **why, stitch_error **err)
+static stitch__run run_of_set(int set)
 {
-    const stitch__candidate *c = &v->candidate;
     stitch__run run = STITCH__RUN_INIT;
 
     run.set = set;
     run.poison = set ? STITCH__POISON_B : STITCH__POISON_A;
-    return c->ops->run(c->self, &v->scope, &run, code, why, err);
+    return run;
 }
 
-static int fetch(stitch__verify *v, int set, stitch_error **err)
+/* One run of the candidate on the inputs that are there. */
+static int run_candidate(stitch__verify *v, int set, int *code, stitch_error **why, stitch_error **err)
 {
-    const stitch__candidate *c = &v->candidate;
-    return c->ops->fetch(c->self, &v->scope, set, set ? v->again : v->first, NULL, err);
+    const stitch__run run = run_of_set(set);
+    return stitch__candidate_run(v, &v->scope, &run, 1, set ? v->again : v->first, code, why, err);
 }
 
 /* The candidate wrote to what it may only read. */
@@ -103,17 +102,13 @@ static int step(stitch__verify *v, stitch__trial *t, uint64_t seed, const stitch
         rc = stitch__hash_tensors(v, true, err);
     if (!rc)
         rc = run_candidate(v, 0, code, why, err);
-    if (!rc && !*code) /* before the second run, which could write to it */
-        rc = fetch(v, 0, err);
     if (!rc && !*code)
         rc = run_candidate(v, 1, code, why, err);
     if (!rc && !*code)
         rc = check_unchanged(v, t, err);
     if (rc || *code || t->note)
         return rc;
-    rc = fetch(v, 1, err);
-    if (!rc)
-        rc = stitch__oracle_run(v->oracle, v->stream, err);
+    rc = stitch__oracle_run(v->oracle, v->stream, err);
     if (!rc)
         rc = stitch__stream_wait(v->dev, v->stream, &v->scope, "running the reference", err);
     if (!rc)
@@ -168,6 +163,23 @@ static bool decides(const stitch__verify *v, const stitch__trial *t)
     return yes;
 }
 
+/* The runs of trials that come next, as many as can be made ahead of their turn. variants NULL: inputs as declared. */
+static int run_ahead(stitch__verify *v, const uint64_t *seeds, const stitch__variant *const *variants, size_t count,
+                     int *code, stitch_error **why, stitch_error **err)
+{
+    stitch__block_run runs[STITCH__BLOCK];
+    size_t most = stitch__ahead_most(v) / 2;
+
+    count = count < most ? count : most;
+    for (size_t k = 0; k < 2 * count; k++) {
+        runs[k] = (stitch__block_run){.run = run_of_set(k % 2), .variant = variants ? variants[k / 2] : NULL};
+        runs[k].run.draw = k % 2 == 0;
+        runs[k].run.seed = k % 2 == 0 ? seeds[k / 2] : 0;
+        runs[k].does = k % 2 ? STITCH__RUN_INPUTS : 0;
+    }
+    return stitch__ahead_make(v, runs, (uint32_t)(2 * count), code, why, err);
+}
+
 /* Other magnitudes and distributions than the task declares. */
 static int robust_trials(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
 {
@@ -183,15 +195,55 @@ static int robust_trials(stitch__verify *v, int *code, stitch_error **why, stitc
                  {"constant (all ones)", {.dist = &same}},
                  {"one-hot (a single one in each row)", {.dist = &one_hot}},
                  {"cancelling (+1024 and -1024 in turn, plus normal noise)", {.dist = &cancelling}}};
-    int rc = STITCH_OK;
+    const stitch__variant *variants[STITCH__COUNT(kinds)];
+    uint64_t seeds[STITCH__COUNT(kinds)];
+    int rc = stitch__own_room(v, err);
 
+    for (size_t i = 0; i < STITCH__COUNT(kinds); i++) {
+        variants[i] = &kinds[i].variant;
+        seeds[i] = stitch__seed_derive(v->options.seed, STITCH__SEED_ROBUST, i);
+    }
     for (size_t i = 0; !rc && !*code && i < STITCH__COUNT(kinds); i++) {
         stitch__trial *t = stitch__report_add_trial(v->report, kinds[i].kind, false, stitch__output_count(v));
         if (!t)
             return stitch__err_nomem(v->ctx, err);
-        t->seed = stitch__seed_derive(v->options.seed, STITCH__SEED_ROBUST, i);
-        rc = run_trial(v, t, &kinds[i].variant, code, why, err);
+        t->seed = seeds[i];
+        if (!stitch__ahead_left(v))
+            rc = run_ahead(v, seeds + i, variants + i, STITCH__COUNT(kinds) - i, code, why, err);
+        if (!rc && !*code)
+            rc = run_trial(v, t, variants[i], code, why, err);
         t->strict = !rc && !*code && decides(v, t);
+    }
+    return rc;
+}
+
+static uint64_t trial_seed(const stitch__verify *v, int i)
+{
+    return stitch__seed_derive(v->options.seed, STITCH__SEED_TRIAL, (uint64_t)i);
+}
+
+/* Trials with inputs as the task declares them. The first is alone: a program that is wrong shows it there. */
+static int declared_trials(stitch__verify *v, int trials, int *code, stitch_error **why, stitch_error **err)
+{
+    int rc = STITCH_OK;
+
+    for (int i = 0; !rc && !*code && i < trials; i++) {
+        stitch__trial *t = stitch__report_add_trial(v->report, "declared", true, stitch__output_count(v));
+        uint64_t seeds[STITCH__BLOCK];
+        size_t left = (size_t)(trials - i) < STITCH__BLOCK ? (size_t)(trials - i) : STITCH__BLOCK;
+        if (!t)
+            return stitch__err_nomem(v->ctx, err);
+        t->seed = trial_seed(v, i);
+        for (size_t k = 0; k < left; k++)
+            seeds[k] = trial_seed(v, i + (int)k);
+        if (i > 0 && !stitch__report_failed_trial(v->report) && !stitch__ahead_left(v)) {
+            rc = stitch__own_room(v, err);
+            if (!rc)
+                rc = run_ahead(v, seeds, NULL, left, code, why, err);
+        }
+        if (!rc && !*code)
+            rc = run_trial(v, t, NULL, code, why, err);
+        stitch__stage_progress(v, STITCH_STAGE_CORRECT, i + 1, trials);
     }
     return rc;
 }
@@ -230,14 +282,8 @@ int stitch__stage_correct(stitch__verify *v, stitch_error **err)
 
     if (v->inputs_fixed && v->options.trials > 1)
         rc = stitch__report_note(v->report, err, "the inputs are fixed, so that one trial says what more could say");
-    for (int i = 0; !rc && !code && i < trials; i++) {
-        stitch__trial *t = stitch__report_add_trial(v->report, "declared", true, stitch__output_count(v));
-        if (!t)
-            return stitch__err_nomem(v->ctx, err);
-        t->seed = stitch__seed_derive(v->options.seed, STITCH__SEED_TRIAL, (uint64_t)i);
-        rc = run_trial(v, t, NULL, &code, &why, err);
-        stitch__stage_progress(v, STITCH_STAGE_CORRECT, i + 1, trials);
-    }
+    if (!rc)
+        rc = declared_trials(v, trials, &code, &why, err);
     /* A program that is wrong already teaches nothing more. */
     if (!rc && !code && v->has_float_inputs && !stitch__report_failed_trial(v->report) && !v->dev->info.simulated)
         rc = robust_trials(v, &code, &why, err);

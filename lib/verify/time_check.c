@@ -6,56 +6,90 @@
 
 #define OTHERS_EVERY 10 /* checked iterations: then baselines are checked, too */
 
-/* What a run left is what it left when it ended: no later run of the block has written to it. */
-static int same_hashes(stitch__timer *t, stitch__side *s, size_t k, bool *same, stitch_error **err)
-{
-    stitch__verify *v = t->v;
-    const uint64_t *hashes = s->hashes + k * v->count;
-    int rc = stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "hashing outputs", v->hashes_after, err);
-
-    *same = true;
-    for (size_t i = 0; !rc && i < v->count; i++)
-        if (v->infos[i].role == STITCH_TENSOR_OUTPUT)
-            *same = *same && hashes[i] == v->hashes_after[i];
-    return rc;
-}
-
 static const stitch__trial_output *first_wrong(const stitch__timer *t)
 {
     return stitch__first_wrong(t->outputs, stitch__output_count(t->v));
 }
 
-/* The outputs of run k of a block against the reference, which has just run on its inputs. *kept: see above. */
-static int check_run(stitch__timer *t, stitch__side *s, const stitch__block *b, size_t k, bool *kept,
-                     stitch_error **err)
+/* Draws the inputs here as well: a side in a worker has its own, and until now nothing else ran on the device. Nobody
+ * waits for it before the comparison does. */
+static int run_reference(stitch__timer *t, size_t iteration, stitch_error **err)
 {
     stitch__verify *v = t->v;
-    int set = b->count > 1 ? STITCH__SETS + (int)k : 0;
-    bool good = true;
-    int rc = s->oracle ? STITCH_OK : s->program.ops->fetch(s->program.self, &v->scope, set, s->set, v->stream, err);
+    int rc = stitch__fill_inputs(v, stitch__timer_seed(t, iteration), NULL, err);
+    if (!rc)
+        rc = stitch__clear_states(v, v->want, err);
+    return rc ? rc : stitch__oracle_run(v->oracle, v->stream, err);
+}
 
-    *kept = true;
-    if (!rc && b->count > 1)
-        rc = stitch__hash_roles(&v->hasher, v->stream, v->infos, v->count, s->set, 1u << STITCH_TENSOR_OUTPUT,
-                                b->keys[k], err);
-    if (!rc)
-        rc = stitch__compare_set(v, s->set, s->oracle, NULL, t->outputs, err);
-    if (!rc && b->count > 1)
-        rc = same_hashes(t, s, k, kept, err);
-    if (!rc)
-        good = !first_wrong(t);
-    if (!rc && !good && s->candidate) {
-        rc = stitch__budget_apply(v, t->outputs, err);
-        good = !first_wrong(t);
-    }
-    for (size_t i = 0; !rc && i < stitch__output_count(v); i++) {
+/* Brings the outputs of run k of a block. */
+static int fetch(stitch__timer *t, stitch__side *s, const stitch__block *b, size_t k, stitch_error **err)
+{
+    int set = b->count > 1 ? STITCH__SETS + (int)k : 0;
+    return s->oracle ? STITCH_OK : s->program.ops->fetch(s->program.self, &t->v->scope, set, s->set, t->v->stream, err);
+}
+
+/* t->outputs are the comparison of a run's outputs with the reference. */
+static void record(stitch__timer *t, stitch__side *s, bool passed)
+{
+    for (size_t i = 0; i < stitch__output_count(t->v); i++) {
         const stitch__comparison *c = &t->outputs[i].c;
         s->timing->max_abs = c->max_abs > s->timing->max_abs ? c->max_abs : s->timing->max_abs;
         s->timing->max_rel = c->max_rel > s->timing->max_rel ? c->max_rel : s->timing->max_rel;
         s->timing->mismatches += c->mismatches;
     }
     s->timing->checks++;
-    s->timing->checks_passed += good && *kept;
+    s->timing->checks_passed += passed;
+}
+
+/* What a run left is what it left when it ended: no later run of the block has written to it. Row `row` of t->hashes is
+ * of what was fetched. */
+static bool same_hashes(const stitch__timer *t, const stitch__side *s, size_t k, size_t row)
+{
+    const stitch__verify *v = t->v;
+    bool same = true;
+
+    for (size_t i = 0; i < v->count; i++)
+        if (v->infos[i].role == STITCH_TENSOR_OUTPUT)
+            same = same && s->hashes[k * v->count + i] == t->hashes[row * v->count + i];
+    return same;
+}
+
+static int enqueue_hashes(stitch__timer *t, stitch__side *s, const stitch__block *b, size_t k, size_t row,
+                          stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    return stitch__hash_roles(&v->hasher, v->stream, v->infos, v->count, s->set, 1u << STITCH_TENSOR_OUTPUT, b->keys[k],
+                              row * v->count, err);
+}
+
+static int fetch_hashes(stitch__timer *t, size_t rows, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    return stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "checking timed runs", rows * v->count, t->hashes, err);
+}
+
+/* The outputs of run k of a block against the reference, which has just run on its inputs; with all that a wrong one
+ * deserves. */
+static int check_alone(stitch__timer *t, stitch__side *s, const stitch__block *b, size_t k, bool *kept,
+                       stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    int rc = fetch(t, s, b, k, err);
+
+    *kept = true;
+    if (!rc && b->count > 1) {
+        rc = enqueue_hashes(t, s, b, k, 0, err);
+        if (!rc)
+            rc = fetch_hashes(t, 1, err);
+        *kept = rc || same_hashes(t, s, k, 0);
+    }
+    if (!rc)
+        rc = stitch__compare_set(v, s->set, s->oracle, NULL, t->outputs, err);
+    if (!rc && first_wrong(t) && s->candidate)
+        rc = stitch__budget_apply(v, t->outputs, err);
+    if (!rc)
+        record(t, s, *kept && !first_wrong(t));
     return rc;
 }
 
@@ -78,35 +112,113 @@ static int wrong_run(stitch__timer *t, size_t iteration, stitch_error **why)
     return rc;
 }
 
-/* Draws the inputs here as well: a side in a worker has its own, and until now nothing else ran on the device. Nobody
- * waits for it before the comparison does. */
-static int run_reference(stitch__verify *v, uint64_t seed, stitch_error **err)
+/* How something that was done with a side ended: what goes wrong with a baseline is not the candidate's. */
+static int ended(stitch__timer *t, stitch__side *s, int rc, stitch_error **why, stitch_error **err)
 {
-    int rc = stitch__fill_inputs(v, seed, NULL, err);
-    if (!rc)
-        rc = stitch__clear_states(v, v->want, err);
-    return rc ? rc : stitch__oracle_run(v->oracle, v->stream, err);
+    if (!s->candidate)
+        return stitch__side_ended(t->v, s, rc, STITCH_OK, why, err);
+    if (rc)
+        stitch__err_hand_on(err, why);
+    return rc;
 }
 
-/* What a checked run of a side made. */
-static int check_side(stitch__timer *t, stitch__side *s, const stitch__block *b, size_t k, int *code,
-                      stitch_error **why, stitch_error **err)
+static int changed_run(stitch__timer *t, size_t iteration, stitch_error **why)
 {
-    size_t i = b->first + k;
-    bool kept;
+    return stitch__err(t->v->ctx, why, STITCH_E_VALIDATE,
+                       "the outputs of timed run %zu were written to after it had ended", iteration + 1);
+}
+
+static int check_one(stitch__timer *t, stitch__side *s, const stitch__block *b, size_t k, int *code, stitch_error **why,
+                     stitch_error **err)
+{
+    stitch_error *trouble = NULL;
+    bool kept = true;
+    int before = s->timing->checks_passed, rc = check_alone(t, s, b, k, &kept, &trouble);
+
+    rc = ended(t, s, rc, &trouble, err);
+    if (!rc && s->candidate && s->timing->checks_passed == before)
+        *code = kept ? wrong_run(t, b->first + k, why) : changed_run(t, b->first + k, why);
+    return rc;
+}
+
+/* ---- several runs at once ---------------------------------------------------------------------------------------- */
+
+/* Runs whose comparisons have been enqueued, each with a row of hashes and of results. */
+typedef struct batch {
+    size_t count;
+    struct {
+        stitch__side *side;
+        size_t k;
+    } rows[STITCH__ROWS];
+} batch;
+
+static int enqueue(stitch__timer *t, stitch__side *s, const stitch__block *b, size_t k, size_t row, stitch_error **err)
+{
+    int rc = fetch(t, s, b, k, err);
+
+    if (!rc)
+        rc = enqueue_hashes(t, s, b, k, row, err);
+    return rc ? rc : stitch__compare_set_enqueue(t->v, s->set, s->oracle, row, err);
+}
+
+static void take_row(stitch__timer *t, size_t row)
+{
+    const stitch__verify *v = t->v;
+    const stitch__comparison *from = t->compared + row * stitch__output_count(v);
+
+    for (size_t i = 0, k = 0; i < v->count; i++) {
+        if (v->infos[i].role == STITCH_TENSOR_OUTPUT) {
+            t->outputs[k] = (stitch__trial_output){.tensor = i, .c = from[k]};
+            k++;
+        }
+    }
+}
+
+/* One wait for all of them. Those that are not simply right are looked at again, alone. */
+static int conclude(stitch__timer *t, batch *checks, const stitch__block *b, int *code, stitch_error **why,
+                    stitch_error **err)
+{
+    int rc = fetch_hashes(t, checks->count, err);
+
+    if (!rc)
+        rc = stitch__compare_rows(t->v, checks->count, t->compared, err);
+    for (size_t row = 0; !rc && !*code && row < checks->count; row++) {
+        stitch__side *s = checks->rows[row].side;
+        size_t k = checks->rows[row].k;
+        if (s->broken)
+            continue;
+        take_row(t, row);
+        if (!same_hashes(t, s, k, row)) {
+            record(t, s, false);
+            if (s->candidate)
+                *code = changed_run(t, b->first + k, why);
+        } else if (!first_wrong(t)) {
+            record(t, s, true);
+        } else {
+            rc = run_reference(t, b->first + k, err);
+            if (!rc)
+                rc = check_one(t, s, b, k, code, why, err);
+        }
+    }
+    checks->count = 0;
+    return rc;
+}
+
+/* Run k of a side, whose inputs the reference has been run on: with others, or now where it is alone or there is no
+ * room for it beside them. */
+static int check(stitch__timer *t, batch *checks, stitch__side *s, const stitch__block *b, size_t k, int *code,
+                 stitch_error **why, stitch_error **err)
+{
+    stitch_error *trouble = NULL;
     int rc;
 
-    if (!s->candidate) {
-        stitch_error *baseline_why = NULL;
-        rc = check_run(t, s, b, k, &kept, &baseline_why);
-        return stitch__side_ended(t->v, s, rc, STITCH_OK, &baseline_why, err);
-    }
-    rc = check_run(t, s, b, k, &kept, err);
-    if (rc || s->timing->checks == s->timing->checks_passed)
+    if (b->count == 1 || checks->count == STITCH__ROWS)
+        return check_one(t, s, b, k, code, why, err);
+    rc = ended(t, s, enqueue(t, s, b, k, checks->count, &trouble), &trouble, err);
+    if (rc || s->broken)
         return rc;
-    *code = kept ? wrong_run(t, i, why)
-                 : stitch__err(t->v->ctx, why, STITCH_E_VALIDATE,
-                               "the outputs of timed run %zu were written to after it had ended", i + 1);
+    checks->rows[checks->count].side = s;
+    checks->rows[checks->count++].k = k;
     return STITCH_OK;
 }
 
@@ -117,17 +229,23 @@ int stitch__block_check(stitch__timer *t, const stitch__block *b, size_t sides, 
     size_t total = (size_t)v->options.iterations;
     size_t secret = (size_t)(stitch__seed_derive(v->options.seed, STITCH__SEED_CHECK, 0) % total);
     int64_t began = stitch__now_ns();
+    batch checks = {.count = 0};
     int rc = STITCH_OK;
 
     for (size_t k = 0; !rc && !*code && k < b->count; k++) {
         size_t i = b->first + k;
         if (!b->check && i && i != secret && !(b->last && k + 1 == b->count))
             continue;
-        rc = run_reference(v, stitch__timer_seed(t, i), err);
+        if (checks.count + sides > STITCH__ROWS)
+            rc = conclude(t, &checks, b, code, why, err);
+        if (!rc && !*code)
+            rc = run_reference(t, i, err);
         for (size_t n = 0; !rc && !*code && n < sides; n++)
             if (!t->sides[n].broken && (n == 0 || i % OTHERS_EVERY == 0 || (b->last && k + 1 == b->count)))
-                rc = check_side(t, &t->sides[n], b, k, code, why, err);
+                rc = check(t, &checks, &t->sides[n], b, k, code, why, err);
     }
+    if (!rc && !*code && checks.count)
+        rc = conclude(t, &checks, b, code, why, err);
     t->checking_ns += stitch__now_ns() - began;
     return rc;
 }

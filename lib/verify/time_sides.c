@@ -4,8 +4,6 @@
  */
 #include "verify/timing.h"
 
-#define KEPT_BYTES (256u << 20) /* of outputs of a block, or of copies of inputs, for each side */
-
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int add_name(stitch__verify *v, stitch__timing *t, const char *name, int precision, stitch_error **err)
@@ -112,8 +110,10 @@ static int open_sides(stitch__timer *t, stitch_error **err)
 
     t->sides = stitch__calloc(v->ctx, 1 + count, sizeof(*t->sides));
     t->outputs = stitch__calloc(v->ctx, stitch__output_count(v), sizeof(*t->outputs));
+    t->compared = stitch__calloc(v->ctx, STITCH__ROWS * stitch__output_count(v) + 1, sizeof(*t->compared));
+    t->hashes = stitch__calloc(v->ctx, STITCH__ROWS * v->count + 1, sizeof(*t->hashes));
     r->baselines = stitch__calloc(v->ctx, count, sizeof(*r->baselines));
-    if (!t->sides || !t->outputs || !r->baselines)
+    if (!t->sides || !t->outputs || !t->compared || !t->hashes || !r->baselines)
         return stitch__err_nomem(v->ctx, err);
     t->side_count = 1;
     t->sides[0] = (stitch__side){.timing = &r->candidate, .set = v->first, .program = v->candidate, .candidate = true};
@@ -131,35 +131,25 @@ static int open_sides(stitch__timer *t, stitch_error **err)
     return rc;
 }
 
-/* Room for outputs of several runs, where that is worth something. Without it, a run is a block. */
 int stitch__side_room(stitch__timer *t, stitch__side *s, stitch_error **err)
 {
     stitch__verify *v = t->v;
     stitch_error *why = NULL;
-    uint64_t bytes = 0, runs;
     int rc;
 
-    if (s->oracle || s->broken || !s->program.ops->keep)
+    if (s->oracle || s->broken)
         return STITCH_OK;
-    for (size_t i = 0; i < v->count; i++)
-        bytes += v->infos[i].role == STITCH_TENSOR_OUTPUT ? v->infos[i].bytes : 0;
-    runs = bytes ? KEPT_BYTES / bytes : STITCH__BLOCK;
-    runs = runs < STITCH__BLOCK ? runs : STITCH__BLOCK;
-    if (runs < 2)
-        return STITCH_OK;
-    s->hashes = stitch__calloc(v->ctx, (size_t)runs * v->count + 1, sizeof(*s->hashes));
-    if (!s->hashes)
-        return stitch__err_nomem(v->ctx, err);
-    rc = s->program.ops->keep(s->program.self, &v->scope, (uint32_t)runs, &why);
-    if (rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT || rc == STITCH_E_IO) { /* IO: it is lost */
-        if (!s->candidate)
-            return stitch__side_ended(v, s, rc, STITCH_OK, &why, err);
-        stitch__err_hand_on(err, &why);
-        return rc;
+    if (s->candidate) {
+        rc = stitch__own_room(v, err);
+        s->kept = v->room;
+    } else {
+        rc = stitch__candidate_room(v, &s->program, &s->kept, &why);
+        rc = stitch__side_ended(v, s, rc, STITCH_OK, &why, err);
     }
-    s->kept = rc ? 0 : (uint32_t)runs;
-    stitch_error_free(why);
-    return STITCH_OK;
+    if (rc || !s->kept)
+        return rc;
+    s->hashes = stitch__calloc(v->ctx, (size_t)s->kept * v->count + 1, sizeof(*s->hashes));
+    return s->hashes ? STITCH_OK : stitch__err_nomem(v->ctx, err);
 }
 
 static bool inputs_small(const stitch__verify *v)
@@ -167,7 +157,7 @@ static bool inputs_small(const stitch__verify *v)
     uint64_t bytes = 0;
     for (size_t i = 0; i < v->count; i++)
         bytes += v->infos[i].role == STITCH_TENSOR_INPUT ? v->infos[i].bytes : 0;
-    return bytes <= KEPT_BYTES;
+    return bytes <= STITCH__KEPT_BYTES;
 }
 
 int stitch__timer_open(stitch__timer *t, stitch_error **err)
@@ -216,6 +206,8 @@ void stitch__timer_close(stitch__timer *t)
         stitch_free(t->sides[i].hashes);
     stitch_free(t->sides);
     stitch_free(t->outputs);
+    stitch_free(t->compared);
+    stitch_free(t->hashes);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -228,20 +220,36 @@ static int wait_baseline(stitch__timer *t, int *code, stitch_error **why)
     return *code;
 }
 
+/* As few calls as there can be. */
+static int warm_up_program(stitch__timer *t, const stitch__candidate *c, int *code, stitch_error **why,
+                           stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    stitch__run_block block = {.count = 0};
+    double us[STITCH__BLOCK];
+    int rc = STITCH_OK;
+
+    for (uint32_t k = 0; k < STITCH__BLOCK; k++)
+        block.runs[k].run = (stitch__run)STITCH__RUN_INIT;
+    for (int left = v->options.warmup; !rc && !*code && left > 0; left -= (int)block.count) {
+        block.count = !c->ops->run_block ? 1 : left < STITCH__BLOCK ? (uint32_t)left : STITCH__BLOCK;
+        rc = c->ops->run_block ? c->ops->run_block(c->self, &v->scope, &block, us, t->hashes, code, why, err)
+                               : c->ops->run(c->self, &v->scope, &block.runs[0].run, code, why, err);
+    }
+    return rc;
+}
+
 int stitch__side_warm_up(stitch__timer *t, stitch__side *s, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = t->v;
-    stitch__run run = STITCH__RUN_INIT;
-    int rc = STITCH_OK;
-    for (int i = 0; !rc && !*code && i < v->options.warmup; i++) {
-        if (!s->oracle) {
-            rc = s->program.ops->run(s->program.self, &v->scope, &run, code, why, err);
-            continue;
-        }
+
+    if (!s->oracle)
+        return warm_up_program(t, &s->program, code, why, err);
+    for (int i = 0; !*code && i < v->options.warmup; i++) {
         *code = stitch__oracle_run(s->oracle, v->stream, why);
         wait_baseline(t, code, why);
     }
-    return rc;
+    return STITCH_OK;
 }
 
 /* One run of a baseline, measured as the runner measures the candidate. */
@@ -288,30 +296,33 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
 {
     stitch__verify *v = t->v;
     const stitch__candidate *c = &s->program;
-    stitch__timed_block runs = {.run = STITCH__RUN_INIT, .count = (uint32_t)b->count};
+    stitch__run_block block = {.count = (uint32_t)b->count};
+    stitch__run *first = &block.runs[0].run;
     double us[STITCH__BLOCK] = {0};
     int rc = STITCH_OK;
 
-    runs.run.poison = STITCH__POISON_A;
-    runs.run.flush_bytes = t->flush_bytes;
-    runs.run.draw = 1;
-    runs.run.seed = stitch__timer_seed(t, b->first);
     for (size_t k = 0; k < b->count; k++) {
-        runs.seeds[k] = stitch__timer_seed(t, b->first + k);
-        runs.keys[k] = b->keys[k];
-    }
-    if (b->count > 1) {
-        runs.run.moved = t->can_move && b->number & 2;
-        runs.run.set = b->number & 4 ? 1 : 0;
+        stitch__run *run = &block.runs[k].run;
+        *run = (stitch__run)STITCH__RUN_INIT;
+        run->poison = STITCH__POISON_A;
+        run->flush_bytes = t->flush_bytes;
+        run->draw = 1;
+        run->seed = stitch__timer_seed(t, b->first + k);
+        if (b->count > 1) {
+            run->moved = t->can_move && b->number & 2;
+            run->set = b->number & 4 ? 1 : 0;
+        }
+        block.runs[k].does = STITCH__RUN_TIMED | STITCH__RUN_KEPT;
+        block.runs[k].key = b->keys[k];
     }
     if (s->oracle) {
-        rc = stitch__fill_inputs(v, runs.run.seed, NULL, err);
+        rc = stitch__fill_inputs(v, first->seed, NULL, err);
         if (!rc)
             rc = time_baseline(t, s, us, code, why, err);
     } else if (b->count == 1) {
-        rc = c->ops->timed_run(c->self, &v->scope, &runs.run, us, code, why, err);
+        rc = c->ops->timed_run(c->self, &v->scope, first, us, code, why, err);
     } else {
-        rc = c->ops->timed_block(c->self, &v->scope, &runs, us, s->hashes, code, why, err);
+        rc = c->ops->run_block(c->self, &v->scope, &block, us, s->hashes, code, why, err);
     }
     for (size_t k = 0; !rc && !*code && k < b->count; k++)
         rc = stitch__timing_add(v->report, s->timing, us[k], err);

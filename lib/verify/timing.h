@@ -31,8 +31,10 @@ typedef struct stitch__timer {
     size_t side_count;
     stitch__side *sides; /* the candidate, the main baseline, others */
     stitch__trial_output *outputs;
-    int64_t checking_ns; /* spent on checking outputs of timed runs */
-    bool can_move;       /* inputs are small enough to be there twice */
+    stitch__comparison *compared; /* STITCH__ROWS rows, one an output */
+    uint64_t *hashes;             /* as many, one a tensor */
+    int64_t checking_ns;          /* spent on checking outputs of timed runs */
+    bool can_move;                /* inputs are small enough to be there twice */
 } stitch__timer;
 
 /* Iterations that are measured together. */
@@ -63,8 +65,8 @@ uint64_t stitch__timer_seed(const stitch__timer *t, size_t iteration);
 
 /* ---- time_check.c ---- */
 
-/* What a block left against the reference, of the first `sides` sides: of the candidate each run, or only the first, the
- * last and a secret one of all; of baselines some. A wrong one of the candidate's is its failure. */
+/* What a block left against the reference, of the first `sides` sides: of the candidate each run, or only the first,
+ * the last and a secret one of all; of baselines some. A wrong one of the candidate's is its failure. */
 int stitch__block_check(stitch__timer *t, const stitch__block *b, size_t sides, int *code, stitch_error **why,
                         stitch_error **err);
 

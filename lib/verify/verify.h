@@ -37,18 +37,33 @@ typedef struct stitch__comparison {
 
 typedef struct stitch__comparator {
     stitch__device *dev;
-    CUdeviceptr partials, result, location;
+    CUdeviceptr partials, results, location;
     unsigned grid;
 } stitch__comparator;
 
-int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, stitch_error **err);
+/* With places for so many results. */
+int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, size_t places, stitch_error **err);
 void stitch__comparator_close(stitch__comparator *c);
-/* Compares `count` elements of `got` with `want`. `again` (0: none) is the output of a second run; `got` was filled
- * with STITCH__POISON_A before its run and `again` with STITCH__POISON_B; without `again`, only wrong elements that
- * hold the pattern count as unwritten. Waits for the stream. */
-int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const char *name,
-                    CUdeviceptr got, int got_dtype, CUdeviceptr again, CUdeviceptr want, int want_dtype, uint64_t count,
-                    double atol, double rtol, stitch__comparison *out, stitch_error **err);
+/* What is compared: `count` elements of `got` with `want`. `again` (0: none) is the output of a second run; `got` was
+ * filled with STITCH__POISON_A before its run and `again` with STITCH__POISON_B; without `again`, only wrong elements
+ * that hold the pattern count as unwritten. */
+typedef struct stitch__compared {
+    const char *name;
+    CUdeviceptr got, again, want;
+    int got_dtype, want_dtype;
+    uint64_t count;
+    double atol, rtol;
+} stitch__compared;
+
+/* Enqueues it; the result goes to `place`. */
+int stitch__compare_enqueue(stitch__comparator *c, CUstream stream, const stitch__compared *what, size_t place,
+                            stitch_error **err);
+/* Waits for the stream, and gives the results of the first `count` places. */
+int stitch__compare_fetch(stitch__comparator *c, CUstream stream, const stitch__scope *scope, size_t count,
+                          stitch__comparison *out, stitch_error **err);
+/* Both. */
+int stitch__compare(stitch__comparator *c, CUstream stream, const stitch__scope *scope, const stitch__compared *what,
+                    stitch__comparison *out, stitch_error **err);
 /* Where the mismatches of an output are. */
 typedef struct stitch__location {
     uint64_t low[8], high[8]; /* along each axis; low > high where there is none */
@@ -234,6 +249,17 @@ const stitch__trial *stitch__report_failed_trial(const stitch_report *r);
 
 /* ---- verify.c ---------------------------------------------------------------------------------------------------- */
 
+/* Runs of the candidate that have been made, and whose turn has not come (ahead.c). */
+typedef struct stitch__ahead {
+    stitch__run_block block;
+    uint32_t next;                   /* whose turn it is; block.count: nobody's */
+    uint64_t *hashes;                /* of what they left, a row for each */
+    uint64_t *own_hashes;            /* of what was fetched of one */
+    uint64_t keys;                   /* that have been used */
+    uint64_t drawn;                  /* seed of the contents of v's inputs, */
+    const stitch__variant *drawn_as; /* and what they are like */
+} stitch__ahead;
+
 typedef struct stitch__verify {
     stitch_context *ctx;
     stitch_task *task;
@@ -252,15 +278,18 @@ typedef struct stitch__verify {
     CUstream stream;
     CUdeviceptr *first, *again; /* the candidate's two runs */
     CUdeviceptr *want;          /* the reference */
-    uint64_t *hashes, *hashes_after;
+    uint64_t *hashes, *hashes_after, hashed_with;
     stitch__comparator comparator;
     stitch__hasher hasher; /* of inputs and weights as the reference has them */
     stitch__oracle *oracle;
     struct stitch__yardstick *yardstick; /* budget.c; NULL: the task has nothing to measure its own error by */
 
     stitch__candidate candidate; /* what runs the program; ops NULL: not open */
-    stitch__runner *runner;      /* the same, where that is in this process */
-    stitch__worker *worker;      /* the process, where it is not */
+    uint32_t room;               /* outputs of so many runs in a row can be kept; see place.c */
+    bool room_known;             /* that has been asked */
+    stitch__ahead ahead;
+    stitch__runner *runner; /* the same, where that is in this process */
+    stitch__worker *worker; /* the process, where it is not */
     /* The process of stage profile. It is ended last: while a process with a context ends and the next one starts, the
      * driver lets others wait, those who free memory among them. */
     stitch__worker *profiler;
@@ -317,6 +346,13 @@ int stitch__candidate_fill(stitch__verify *v, const stitch__candidate *c, const 
 /* A fresh module, prepared: what the program left in its own memory before is gone. */
 int stitch__candidate_afresh(stitch__verify *v, const stitch__candidate *c, const stitch__scope *scope, int *code,
                              stitch_error **why, stitch_error **err);
+/* Of outputs of several runs, or of copies of inputs, for each program. */
+#define STITCH__KEPT_BYTES (256u << 20)
+/* Room for the outputs of several runs in a row. *room: of how many, 0: runs are made one by one, which is slower and
+ * as strict. Only a worker that is lost, or a call that ended, is an error. */
+int stitch__candidate_room(const stitch__verify *v, const stitch__candidate *c, uint32_t *room, stitch_error **err);
+/* The same for v->candidate, once: v->room. */
+int stitch__own_room(stitch__verify *v, stitch_error **err);
 /* What is written to empty the L2 cache, where the options do not say. */
 uint64_t stitch__flush_bytes(const stitch__device *dev);
 /* Whether a worker is what the options ask for first. */
@@ -332,6 +368,28 @@ int stitch__stage_correct(stitch__verify *v, stitch_error **err);
 int stitch__stage_time(stitch__verify *v, stitch_error **err);
 int stitch__stage_profile(stitch__verify *v, stitch_error **err);
 
+/* ahead.c: runs of the candidate, and what they run on */
+/* How many can be made ahead of their turn; 0: none. */
+uint32_t stitch__ahead_most(const stitch__verify *v);
+/* Makes these, of which `does` and `key` are filled in (but STITCH__RUN_INPUTS), if that many can; else nothing. They
+ * are taken in their order by the functions below; whatever asks for other runs drops those that are left. Variants
+ * must outlive them. *code, *why: one of them failed. */
+int stitch__ahead_make(stitch__verify *v, const stitch__block_run *runs, uint32_t count, int *code, stitch_error **why,
+                       stitch_error **err);
+bool stitch__ahead_left(const stitch__verify *v); /* some have not been taken */
+void stitch__ahead_drop(stitch__verify *v);
+void stitch__ahead_close(stitch__verify *v);
+/* New contents of inputs, for the reference and for the candidate. */
+int stitch__draw_inputs(stitch__verify *v, uint64_t seed, const stitch__variant *variant, stitch_error **err);
+/* Hashes of inputs and weights (weights only) as the reference has them, into v->hashes; waits. */
+int stitch__hash_tensors(stitch__verify *v, bool inputs, stitch_error **err);
+/* Whether the candidate's still had those hashes after the last run; *changed: the first tensor that had not, SIZE_MAX
+ * for none. */
+int stitch__find_changed(stitch__verify *v, bool inputs, size_t *changed, stitch_error **err);
+/* Runs it so many times in a row, and brings its outputs to `into`, out of its reach. `scope` is for running. */
+int stitch__candidate_run(stitch__verify *v, const stitch__scope *scope, const stitch__run *run, int times,
+                          const CUdeviceptr *into, int *code, stitch_error **why, stitch_error **err);
+
 /* sets.c: device memory that the stages share */
 int stitch__sets_open(stitch__verify *v, stitch_error **err); /* does nothing the second time */
 void stitch__sets_close(stitch__verify *v);
@@ -344,18 +402,19 @@ int stitch__set_bound(stitch__verify *v, stitch__oracle *o, const CUdeviceptr *s
 int stitch__fill_inputs(stitch__verify *v, uint64_t seed, const stitch__variant *variant, stitch_error **err);
 int stitch__clear_states(stitch__verify *v, const CUdeviceptr *set, stitch_error **err);
 int stitch__poison(stitch__verify *v, const CUdeviceptr *set, const stitch__oracle *by, int byte, stitch_error **err);
-/* Hashes of inputs and weights (weights only) as the reference has them, into v->hashes; waits. */
-int stitch__hash_tensors(stitch__verify *v, bool inputs, stitch_error **err);
-/* Whether the candidate's still have those hashes; *changed: the first tensor that does not, SIZE_MAX for none. */
-int stitch__find_changed(stitch__verify *v, bool inputs, size_t *changed, stitch_error **err);
-/* New contents of inputs, for the reference and for the candidate. */
-int stitch__draw_inputs(stitch__verify *v, uint64_t seed, const stitch__variant *variant, stitch_error **err);
 /* The device still runs the candidate although its time is over: nothing that it may use can be released. */
 bool stitch__abandoned(const stitch__verify *v);
 /* Compares all outputs of `got` (and `again` if not NULL) with v->want into `outputs`. */
 int stitch__compare_set(stitch__verify *v, const CUdeviceptr *got, const stitch__oracle *got_by,
                         const CUdeviceptr *again, stitch__trial_output *outputs, stitch_error **err);
+/* The same in two halves, for several comparisons and one wait: each has a row of places, one an output. */
+int stitch__compare_set_enqueue(stitch__verify *v, const CUdeviceptr *got, const stitch__oracle *got_by, size_t row,
+                                stitch_error **err);
+int stitch__compare_rows(stitch__verify *v, size_t rows, stitch__comparison *out, stitch_error **err);
 size_t stitch__output_count(const stitch__verify *v);
+
+/* Rows of places that v->hasher has (a place a tensor) and v->comparator (a place an output). */
+enum { STITCH__ROWS = 2 * STITCH__BLOCK };
 
 /* Purposes of derived seeds. A worker gets derived ones only: from the report's own all others follow, those of timed
  * runs that are checked in secret among them. */
@@ -370,7 +429,8 @@ enum {
     STITCH__SEED_EXPLOIT,
     STITCH__SEED_BOUND,
     STITCH__SEED_PREPARE,
-    STITCH__SEED_KEPT, /* keys, until which are used nobody in a worker has heard of */
+    STITCH__SEED_KEPT,  /* keys, until which are used nobody in a worker has heard of */
+    STITCH__SEED_AHEAD, /* likewise */
 };
 
 #endif

@@ -158,8 +158,8 @@ static const char *lie(const stitch__request *q, const stitch__reply *r, const s
         return "it ended for a deadline that it does not have";
     if (r->us > wall_us || r->prepared.us > wall_us || block_us > wall_us)
         return "it measured more time than has passed";
-    if (!r->code && q->op == STITCH__OP_WORKER_TIMED_BLOCK && !r->rc && r->time_count != q->block.count)
-        return "it timed another number of runs";
+    if (!r->code && q->op == STITCH__OP_WORKER_RUN_BLOCK && !r->rc && r->time_count != q->block.count)
+        return "it made another number of runs";
     return NULL;
 }
 
@@ -328,7 +328,7 @@ int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *p
     w->dev = dev;
     w->sandbox = sandbox;
     w->role = role;
-    w->share = w->kept.fd = -1;
+    w->share = -1;
     w->channel = (stitch__channel){.fd = -1, .ctx = ctx};
     w->process = (stitch__process){.pidfd = -1, .words = -1, .ended = true};
     w->path = stitch__strdup(ctx, path);
@@ -390,6 +390,7 @@ int stitch__worker_greeted(stitch__worker *w, const stitch__scope *scope, stitch
 void stitch__worker_end(stitch__worker *w, stitch__process *left)
 {
     stitch__worker_close(w);
+    stitch__outputs_close(w, false);
     stitch__process_kill(&w->process);
     stitch__channel_close(&w->channel);
     *left = w->process;

@@ -12,6 +12,13 @@
 
 typedef struct stitch__worker_pool stitch__worker_pool;
 
+/* Device memory that the worker maps, too. */
+typedef struct stitch__buffer {
+    stitch__export memory; /* ptr 0: there is none of this number */
+    uint64_t bytes;
+    bool used; /* by the program at hand */
+} stitch__buffer;
+
 struct stitch__worker {
     stitch_context *ctx;
     stitch__device *dev; /* of the verifier */
@@ -32,13 +39,17 @@ struct stitch__worker {
     uint64_t share_bytes;
     void *staging; /* where they are read into before they go to the device */
     bool pinned;
-    stitch__export
-        *exports[STITCH__SETS]; /* memory that outputs are written to, one a tensor; NULL: they are fetched */
-    stitch__export kept;        /* memory that outputs of runs of a block are copied to, as in serve_program.c */
+    CUdeviceptr
+        *outputs[STITCH__SETS]; /* shared memory that they are written to, one a tensor; NULL: they are fetched */
+    CUdeviceptr kept;           /* that outputs of runs of a block are copied to, as in serve_program.c */
     uint64_t kept_bytes, *kept_offsets;
-    CUstream stream; /* for copies of it; NULL: not made yet */
-    CUevent copied;  /* by the last of them */
-    char *unshared;  /* why outputs are fetched; NULL: they are not */
+    char *unshared; /* why outputs are fetched; NULL: they are not */
+    /* for all programs */
+    stitch__buffer *buffers;
+    size_t buffer_count, buffer_cap;
+    bool buffers_unsure; /* the worker may not have the ones that it should have */
+    CUstream stream;     /* for copies out of them; NULL: not made yet */
+    CUevent copied;      /* by the last of them */
 };
 
 /* ---- client.c ---- */
@@ -80,6 +91,17 @@ int stitch__worker_alive(stitch__worker *w, const stitch__scope *scope, int op, 
 /* Forgets the program at hand, here and (if it can be asked) there. */
 void stitch__worker_close(stitch__worker *w);
 
+/* ---- buffers.c ---- */
+
+/* Memory of q->bytes for what `q` (OUTPUT, KEEP) is about: some that an earlier program had, else new; sends the
+ * request with it. STITCH_E_UNSUPPORTED: none can be shared. */
+int stitch__buffer_share(stitch__worker *w, const stitch__scope *scope, stitch__request *q, CUdeviceptr *out,
+                         stitch_error **err);
+/* Whether what is there is little enough to be kept while no program uses it. */
+bool stitch__buffers_spare(stitch__worker *w);
+/* No program uses any; without `keep` they go. The device is entered. */
+void stitch__buffers_release(stitch__worker *w, bool keep);
+
 /* ---- outputs.c ---- */
 
 /* Memory for outputs that both processes map, sent to the worker. Where that cannot be done, outputs are fetched, and
@@ -87,8 +109,8 @@ void stitch__worker_close(stitch__worker *w);
 int stitch__outputs_share(stitch__worker *w, const stitch__scope *scope, stitch_error **err);
 /* Makes what outputs are fetched through: w->share for the worker, w->staging. Both are empty where they are shared. */
 int stitch__outputs_stage(stitch__worker *w, stitch_error **err);
-/* Releases all of it; before w->count is forgotten. */
-void stitch__outputs_close(stitch__worker *w);
+/* Releases it; without `keep` also what would serve the next program. */
+void stitch__outputs_close(stitch__worker *w, bool keep);
 /* stitch__candidate_ops.keep and .fetch */
 int stitch__outputs_keep(void *self, const stitch__scope *scope, uint32_t count, stitch_error **err);
 int stitch__outputs_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,

@@ -43,6 +43,34 @@ static void put_run(stitch__buf *b, const stitch__run *run)
     stitch__put_u64(b, run->seed);
 }
 
+static void put_variant(stitch__buf *b, bool has, double scale, const stitch_dist *dist)
+{
+    stitch__put_u32(b, has);
+    if (!has)
+        return;
+    stitch__put_f64(b, scale);
+    stitch__put_u32(b, (uint32_t)dist->kind);
+    if (dist->kind) {
+        stitch__put_f64(b, dist->a);
+        stitch__put_f64(b, dist->b);
+    }
+}
+
+static void put_block(stitch__buf *b, const stitch__run_block *block)
+{
+    static const stitch_dist none;
+
+    stitch__put_u32(b, block->count);
+    for (uint32_t k = 0; k < block->count; k++) {
+        const stitch__block_run *run = &block->runs[k];
+        const stitch__variant *v = run->variant;
+        put_run(b, &run->run);
+        stitch__put_u32(b, run->does);
+        stitch__put_u64(b, run->key);
+        put_variant(b, v != NULL, v ? v->scale : 0, v && v->dist ? v->dist : &none);
+    }
+}
+
 void stitch__request_encode(const stitch__request *q, stitch__buf *out)
 {
     switch (q->op) {
@@ -66,17 +94,15 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         stitch__put_u64(out, q->tensor);
         stitch__put_u64(out, q->bytes);
         stitch__put_u32(out, (uint32_t)q->set);
+        stitch__put_u32(out, q->buffer);
         break;
+    case STITCH__OP_WORKER_CLOSE: stitch__put_u32(out, q->keep_buffers); break;
     case STITCH__OP_WORKER_START: stitch__put_u64(out, q->share_bytes); break;
     case STITCH__OP_WORKER_LOAD: stitch__put_u32(out, (uint32_t)q->load.poison); break;
     case STITCH__OP_WORKER_FILL_WEIGHTS: stitch__put_u64(out, q->seed); break;
     case STITCH__OP_WORKER_FILL_INPUTS:
         stitch__put_u64(out, q->seed);
-        stitch__put_u32(out, q->has_variant);
-        stitch__put_f64(out, q->scale);
-        stitch__put_u32(out, (uint32_t)q->dist.kind);
-        stitch__put_f64(out, q->dist.a);
-        stitch__put_f64(out, q->dist.b);
+        put_variant(out, q->has_variant, q->scale, &q->dist);
         break;
     case STITCH__OP_WORKER_CLEAR_STATES: stitch__put_u32(out, (uint32_t)q->set); break;
     case STITCH__OP_WORKER_HASH:
@@ -88,15 +114,9 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
     case STITCH__OP_WORKER_KEEP:
         stitch__put_u32(out, q->kept);
         stitch__put_u64(out, q->bytes);
+        stitch__put_u32(out, q->buffer);
         break;
-    case STITCH__OP_WORKER_TIMED_BLOCK:
-        put_run(out, &q->block.run);
-        stitch__put_u32(out, q->block.count);
-        for (uint32_t k = 0; k < q->block.count; k++) {
-            stitch__put_u64(out, q->block.seeds[k]);
-            stitch__put_u64(out, q->block.keys[k]);
-        }
-        break;
+    case STITCH__OP_WORKER_RUN_BLOCK: put_block(out, &q->block); break;
     case STITCH__OP_WORKER_PROFILE:
         put_run(out, &q->run);
         stitch__put_u32(out, q->parts);
@@ -133,27 +153,38 @@ static bool get_run(stitch__reader *r, stitch__run *run)
            in(run->moved, 0, 1);
 }
 
-static bool get_fill(stitch__reader *r, stitch__request *q)
+static bool get_variant(stitch__reader *r, bool *has, double *scale, stitch_dist *dist)
 {
-    q->seed = stitch__get_u64(r);
-    q->has_variant = stitch__get_bool(r);
-    q->scale = stitch__get_f64(r);
-    q->dist.kind = (int32_t)stitch__get_u32(r);
-    q->dist.a = stitch__get_f64(r);
-    q->dist.b = stitch__get_f64(r);
-    return isfinite(q->scale) && isfinite(q->dist.a) && isfinite(q->dist.b) && in(q->dist.kind, 0, MAX_DIST);
+    *has = stitch__get_bool(r);
+    if (!*has)
+        return true;
+    *scale = stitch__get_f64(r);
+    dist->kind = (int32_t)stitch__get_u32(r);
+    if (dist->kind) {
+        dist->a = stitch__get_f64(r);
+        dist->b = stitch__get_f64(r);
+    }
+    return isfinite(*scale) && isfinite(dist->a) && isfinite(dist->b) && in(dist->kind, 0, MAX_DIST);
 }
 
-static bool get_block(stitch__reader *r, stitch__timed_block *b)
+static bool get_block(stitch__reader *r, stitch__request *q)
 {
-    if (!get_run(r, &b->run))
-        return false;
+    stitch__run_block *b = &q->block;
+
     b->count = stitch__get_u32(r);
     if (!in(b->count, 1, STITCH__BLOCK))
         return false;
     for (uint32_t k = 0; k < b->count; k++) {
-        b->seeds[k] = stitch__get_u64(r);
-        b->keys[k] = stitch__get_u64(r);
+        stitch__block_run *run = &b->runs[k];
+        bool has;
+        if (!get_run(r, &run->run))
+            return false;
+        run->does = stitch__get_u32(r);
+        run->key = stitch__get_u64(r);
+        if (run->does > STITCH__RUN_FLAGS || !get_variant(r, &has, &q->variants[k].scale, &q->dists[k]))
+            return false;
+        q->variants[k].dist = q->dists[k].kind ? &q->dists[k] : NULL;
+        run->variant = has ? &q->variants[k] : NULL;
     }
     return true;
 }
@@ -185,11 +216,15 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->tensor = stitch__get_u64(r);
         q->bytes = stitch__get_u64(r);
         q->set = (int32_t)stitch__get_u32(r);
-        return in(q->set, 0, STITCH__SETS - 1);
+        q->buffer = stitch__get_u32(r);
+        return in(q->set, 0, STITCH__SETS - 1) && q->buffer < STITCH__WORKER_BUFFERS;
+    case STITCH__OP_WORKER_CLOSE: q->keep_buffers = stitch__get_bool(r); return true;
     case STITCH__OP_WORKER_START: q->share_bytes = stitch__get_u64(r); return true;
     case STITCH__OP_WORKER_LOAD: q->load.poison = (int32_t)stitch__get_u32(r); return in(q->load.poison, -1, 255);
     case STITCH__OP_WORKER_FILL_WEIGHTS: q->seed = stitch__get_u64(r); return true;
-    case STITCH__OP_WORKER_FILL_INPUTS: return get_fill(r, q);
+    case STITCH__OP_WORKER_FILL_INPUTS:
+        q->seed = stitch__get_u64(r);
+        return get_variant(r, &q->has_variant, &q->scale, &q->dist);
     case STITCH__OP_WORKER_CLEAR_STATES: q->set = (int32_t)stitch__get_u32(r); return in(q->set, 0, STITCH__SETS - 1);
     case STITCH__OP_WORKER_HASH:
         q->seed = stitch__get_u64(r);
@@ -200,8 +235,9 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
     case STITCH__OP_WORKER_KEEP:
         q->kept = stitch__get_u32(r);
         q->bytes = stitch__get_u64(r);
-        return in(q->kept, 1, STITCH__BLOCK);
-    case STITCH__OP_WORKER_TIMED_BLOCK: return get_block(r, &q->block);
+        q->buffer = stitch__get_u32(r);
+        return in(q->kept, 1, STITCH__BLOCK) && q->buffer < STITCH__WORKER_BUFFERS;
+    case STITCH__OP_WORKER_RUN_BLOCK: return get_block(r, q);
     case STITCH__OP_WORKER_PROFILE:
         if (!get_run(r, &q->run))
             return false;
@@ -219,8 +255,7 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
     case STITCH__OP_WORKER_PROBE: q->text = stitch__get_text(r, MAX_PROBE); return true;
     case STITCH__OP_WORKER_PING:
     case STITCH__OP_WORKER_PREPARE:
-    case STITCH__OP_WORKER_INSPECT:
-    case STITCH__OP_WORKER_CLOSE: return true;
+    case STITCH__OP_WORKER_INSPECT: return true;
     default: return false;
     }
 }
@@ -289,7 +324,7 @@ void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch
         stitch__put_u64(out, r->prepared.steps);
         break;
     case STITCH__OP_WORKER_HASH: put_hashes(out, hashes, r->hash_count); break;
-    case STITCH__OP_WORKER_TIMED_BLOCK:
+    case STITCH__OP_WORKER_RUN_BLOCK:
         stitch__put_u32(out, r->time_count);
         for (uint32_t k = 0; k < r->time_count; k++)
             stitch__put_f64(out, r->times[k]);
@@ -346,7 +381,7 @@ static bool get_reply(int op, stitch__reader *r, stitch__reply *out)
                out->prepared.workspace_bytes <= INT64_MAX && out->prepared.library_workspace_bytes <= INT64_MAX &&
                out->prepared.launches <= INT64_MAX && out->prepared.prepare_launches <= INT64_MAX;
     case STITCH__OP_WORKER_HASH: return get_hashes(r, out, 1);
-    case STITCH__OP_WORKER_TIMED_BLOCK:
+    case STITCH__OP_WORKER_RUN_BLOCK:
         out->time_count = stitch__get_u32(r);
         if (!in(out->time_count, 1, STITCH__BLOCK))
             return false;

@@ -14,33 +14,30 @@ enum {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static void close_exports(stitch__worker *w)
+static void close_shared(stitch__worker *w, bool keep)
 {
-    if (!w->exports[0] && !w->stream)
+    for (int set = 0; set < STITCH__SETS; set++)
+        stitch__zero_free(w->outputs[set]);
+    w->kept = 0;
+    if ((!w->stream && !w->buffer_count) || stitch__device_enter(w->dev, NULL) != STITCH_OK)
         return;
-    bool entered = stitch__device_enter(w->dev, NULL) == STITCH_OK;
-    if (entered && w->stream) /* copies that are on their way must not find the memory gone */
+    if (w->stream) /* copies that are on their way must not find the memory gone */
         w->dev->drv->StreamSynchronize(w->stream);
-    for (int set = 0; set < STITCH__SETS; set++) {
-        for (size_t i = 0; entered && w->exports[set] && i < w->count; i++)
-            stitch__export_close(w->dev, &w->exports[set][i]);
-        stitch__zero_free(w->exports[set]);
-    }
-    if (entered)
-        stitch__export_close(w->dev, &w->kept);
-    if (entered && w->copied)
+    stitch__buffers_release(w, keep);
+    if (!keep && w->copied)
         w->dev->drv->EventDestroy(w->copied);
-    if (entered && w->stream)
+    if (!keep && w->stream)
         w->dev->drv->StreamDestroy(w->stream);
-    w->copied = NULL;
-    w->stream = NULL;
-    if (entered)
-        stitch__device_leave(w->dev);
+    if (!keep) {
+        w->copied = NULL;
+        w->stream = NULL;
+    }
+    stitch__device_leave(w->dev);
 }
 
-void stitch__outputs_close(stitch__worker *w)
+void stitch__outputs_close(stitch__worker *w, bool keep)
 {
-    close_exports(w);
+    close_shared(w, keep);
     stitch__zero_free(w->kept_offsets);
     if (w->pinned && stitch__device_enter(w->dev, NULL) == STITCH_OK) {
         w->dev->drv->MemFreeHost(w->staging);
@@ -62,26 +59,21 @@ const char *stitch__worker_unshared(const stitch__worker *w)
     return w->unshared;
 }
 
-static int send_output(stitch__worker *w, const stitch__scope *scope, int set, size_t index, stitch_error **err)
-{
-    stitch__export *e = &w->exports[set][index];
-    stitch__request q = {.op = STITCH__OP_WORKER_OUTPUT, .tensor = index, .bytes = w->infos[index].bytes, .set = set};
-    stitch__reply r;
-    int rc;
-
-    if (!stitch__export_make(w->dev, (size_t)w->infos[index].bytes, w->stream, e))
-        return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "no memory can be shared");
-    rc = stitch__worker_call(w, scope, &q, e->fd, NULL, &r, err);
-    close(e->fd);
-    e->fd = -1;
-    return rc;
-}
-
 static int fetch_outputs(stitch__worker *w, const char *why, stitch_error **err)
 {
-    close_exports(w);
+    for (int set = 0; set < STITCH__SETS; set++)
+        stitch__zero_free(w->outputs[set]);
     w->unshared = stitch__strdup(w->ctx, why);
     return w->unshared ? STITCH_OK : stitch__err_nomem(w->ctx, err);
+}
+
+static int make_stream(stitch__worker *w)
+{
+    if (!w->stream && w->dev->drv->StreamCreate(&w->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        w->stream = NULL;
+    if (!w->copied && w->dev->drv->EventCreate(&w->copied, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        w->copied = NULL;
+    return w->stream && w->copied ? STITCH_OK : STITCH_E_UNSUPPORTED;
 }
 
 /* Outputs in device memory that both processes map: what the program writes is here without a copy through the host.
@@ -89,26 +81,20 @@ static int fetch_outputs(stitch__worker *w, const char *why, stitch_error **err)
 int stitch__outputs_share(stitch__worker *w, const stitch__scope *scope, stitch_error **err)
 {
     stitch_error *why = NULL;
-    int rc = STITCH_OK;
+    int rc;
 
     if (w->dev->info.simulated)
         return fetch_outputs(w, "the device is simulated", err);
-    if (w->dev->drv->StreamCreate(&w->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-        w->stream = NULL;
-        rc = STITCH_E_UNSUPPORTED;
-    } else if (w->dev->drv->EventCreate(&w->copied, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-        w->copied = NULL;
-        rc = STITCH_E_UNSUPPORTED;
-    }
+    rc = make_stream(w);
     for (int set = 0; !rc && set < STITCH__SETS; set++) {
-        w->exports[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->exports));
-        if (!w->exports[set])
+        w->outputs[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->outputs));
+        if (!w->outputs[set])
             return stitch__err_nomem(w->ctx, err);
-        for (size_t i = 0; i < w->count; i++)
-            w->exports[set][i].fd = -1;
-        for (size_t i = 0; !rc && i < w->count; i++)
+        for (size_t i = 0; !rc && i < w->count; i++) {
+            stitch__request q = {.op = STITCH__OP_WORKER_OUTPUT, .tensor = i, .bytes = w->infos[i].bytes, .set = set};
             if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
-                rc = send_output(w, scope, set, i, &why);
+                rc = stitch__buffer_share(w, scope, &q, &w->outputs[set][i], &why);
+        }
     }
     if (!rc)
         return STITCH_OK;
@@ -128,7 +114,7 @@ int stitch__outputs_stage(stitch__worker *w, stitch_error **err)
     uint64_t total = 0;
     int rc;
 
-    for (size_t i = 0; !w->stream && i < w->count && total < 2u * CHUNK; i++)
+    for (size_t i = 0; !w->outputs[0] && i < w->count && total < 2u * CHUNK; i++)
         if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
             total += w->infos[i].bytes < 2u * CHUNK ? w->infos[i].bytes : 2u * CHUNK;
     w->share_bytes = total < 2u * CHUNK ? (total + 4095) / 4096 * 4096 * 2 : 2u * CHUNK;
@@ -151,7 +137,6 @@ int stitch__outputs_keep(void *self, const stitch__scope *scope, uint32_t count,
     stitch__request q = {.op = STITCH__OP_WORKER_KEEP, .kept = count};
     stitch__worker *w = self;
     stitch__reply r;
-    int rc;
 
     if (w->kept_offsets)
         return stitch__err(w->ctx, err, STITCH_E_STATE, "there is room for outputs already");
@@ -159,16 +144,11 @@ int stitch__outputs_keep(void *self, const stitch__scope *scope, uint32_t count,
     if (!w->kept_offsets)
         return stitch__err_nomem(w->ctx, err);
     w->kept_bytes = stitch__kept_layout(w->iface, w->kept_offsets);
-    if (w->stream) {
-        q.bytes = w->kept_bytes * count;
-        if (!q.bytes || !stitch__export_make(w->dev, (size_t)q.bytes, w->stream, &w->kept))
-            return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "no memory can be shared");
-    }
-    rc = stitch__worker_call(w, scope, &q, w->kept.fd, NULL, &r, err);
-    if (w->kept.fd >= 0)
-        close(w->kept.fd);
-    w->kept.fd = -1;
-    return rc;
+    if (!w->outputs[0])
+        return stitch__worker_call(w, scope, &q, -1, NULL, &r, err);
+    q.bytes = w->kept_bytes * count;
+    return q.bytes ? stitch__buffer_share(w, scope, &q, &w->kept, err)
+                   : stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "no memory can be shared");
 }
 
 /* ---- fetching ---------------------------------------------------------------------------------------------------- */
@@ -210,8 +190,8 @@ static int store_piece(stitch__worker *w, const stitch__request *q, const CUdevi
 static CUdeviceptr written_at(const stitch__worker *w, int set, size_t i)
 {
     if (set < STITCH__SETS)
-        return w->exports[set][i].ptr;
-    return w->kept.ptr + (CUdeviceptr)(set - STITCH__SETS) * w->kept_bytes + w->kept_offsets[i];
+        return w->outputs[set][i];
+    return w->kept + (CUdeviceptr)(set - STITCH__SETS) * w->kept_bytes + w->kept_offsets[i];
 }
 
 /* What the program wrote, from memory that it can still write to into memory that it cannot. */
@@ -247,7 +227,7 @@ int stitch__outputs_fetch(void *self, const stitch__scope *scope, int set, const
     stitch__reply r;
     int64_t begun = 0, begun_next = 0;
     unsigned number = 0;
-    if (w->stream)
+    if (w->outputs[0])
         return copy_outputs(w, scope, set, into, stream, err);
     bool more = next_piece(w, &q, number++);
     int rc = more ? stitch__worker_send(w, scope, &q, -1, NULL, &begun, err) : STITCH_OK;

@@ -10,12 +10,13 @@
 #include "worker/worker.h"
 
 enum {
-    STITCH__WORKER_PROTOCOL = 4,
+    STITCH__WORKER_PROTOCOL = 5,
     STITCH__WORKER_MAX_PAYLOAD = 1 << 20, /* larger things go through shared memory */
     STITCH__WORKER_MAX_MESSAGE = 4096,    /* of an error's text */
     STITCH__WORKER_MAX_DETAILS = 65536,
     STITCH__WORKER_MAX_FACTS = 3 << 18,   /* of a profile, as JSON */
     STITCH__WORKER_MAX_METRICS = 1 << 14, /* of the names of metrics that are asked for */
+    STITCH__WORKER_BUFFERS = STITCH__SETS * STITCH__TASK_MAX_TENSORS + 1, /* of shared device memory */
     STITCH__WORKER_KEY = 32,
     STITCH__FRAME_BYTES = 64,
 };
@@ -62,7 +63,7 @@ bool stitch__same_bytes(const void *a, const void *b, size_t len); /* in constan
     X(RUN, "running the program")                                                                                      \
     X(TIMED_RUN, "timing the program")                                                                                 \
     X(KEEP, "making room for outputs")                                                                                 \
-    X(TIMED_BLOCK, "timing the program")                                                                               \
+    X(RUN_BLOCK, "running the program")                                                                                \
     X(INSPECT, "looking around the program's memory")                                                                  \
     X(FETCH, "copying outputs")                                                                                        \
     X(CLOSE, "closing the program")                                                                                    \
@@ -95,9 +96,12 @@ typedef struct stitch__request {
     const char *device, *cache_dir, *cuda_path;
     /* OPEN: one memory file, the task's bytes and then the program's */
     uint64_t task_bytes, program_bytes;
-    /* DATA, OUTPUT, FETCH; OUTPUT: a descriptor of device memory for the output of `set`; FETCH: `bytes` from `offset`
-     * of the tensor to `at` of the shared memory; set STITCH__SETS + k is what run k of a block left */
+    /* DATA, OUTPUT, FETCH; OUTPUT: device memory for the output of `set`; FETCH: `bytes` from `offset` of the tensor to
+     * `at` of the shared memory; set STITCH__SETS + k is what run k of a block left */
     uint64_t tensor, offset, bytes, at;
+    /* OUTPUT, KEEP with `bytes`: number of the buffer in shared device memory; a descriptor comes with a new one */
+    uint32_t buffer;
+    bool keep_buffers; /* CLOSE: for the next program; else they all go */
     /* START: size of the shared memory file; 0: none is sent */
     uint64_t share_bytes;
     stitch__load load;
@@ -109,8 +113,10 @@ typedef struct stitch__request {
     /* CLEAR_STATES, OUTPUT, FETCH */
     int32_t set;
     stitch__run run;
-    stitch__timed_block block;
-    uint32_t kept; /* KEEP: for so many runs; with `bytes` (not 0) of device memory behind a descriptor */
+    stitch__run_block block; /* its variants point into: */
+    stitch__variant variants[STITCH__BLOCK];
+    stitch_dist dists[STITCH__BLOCK];
+    uint32_t kept; /* KEEP: for so many runs, in `bytes` of shared device memory; 0: in memory of the worker's own */
     /* PROFILE: parts and set as in stitch__collect_options; `text` has the names of more metrics, joined by commas */
     uint32_t parts, metrics;
     const char *text; /* PROBE, PROFILE */
@@ -129,10 +135,10 @@ typedef struct stitch__reply {
     const char *version, *arch, *name, *sandbox;
     /* PREPARE */
     stitch__prepared prepared;
-    /* HASH; TIMED_BLOCK: for each run as many as there are tensors */
+    /* HASH; RUN_BLOCK: for each run as many as there are tensors */
     size_t hash_count;
     uint64_t hashes_at; /* offset in the message */
-    /* TIMED_BLOCK */
+    /* RUN_BLOCK */
     uint32_t time_count;
     double times[STITCH__BLOCK];
     double us;        /* TIMED_RUN */

@@ -277,7 +277,7 @@ static void open_profiling(stitch__server *s)
 
 static void close_all(stitch__server *s)
 {
-    stitch__serve_close_program(s);
+    stitch__serve_close_program(s, false);
     if (s->stream)
         s->dev->drv->StreamDestroy(s->stream);
     if (s->entered)

@@ -7,6 +7,13 @@
 
 #include "worker/protocol.h"
 
+/* Device memory of the verifier's that this process has mapped. */
+typedef struct stitch__mapped {
+    CUdeviceptr ptr; /* 0: there is none of this number */
+    uint64_t bytes;
+    bool used; /* by the program at hand */
+} stitch__mapped;
+
 typedef struct stitch__server {
     stitch__channel channel;
     const stitch__worker_hooks *hooks;
@@ -21,14 +28,18 @@ typedef struct stitch__server {
     stitch_program *program;
     stitch__runner *runner;
     stitch__candidate candidate;
-    CUdeviceptr *outputs[STITCH__SETS]; /* memory that the verifier gave for them, until the runner has it */
+    CUdeviceptr *outputs[STITCH__SETS]; /* memory of the verifier's for them */
     /* Room for the outputs of `kept` runs: kept_bytes for each, tensor i of it at kept_offsets[i]. */
     uint32_t kept;
+    bool kept_shared; /* in memory of the verifier's */
     CUdeviceptr kept_memory;
     uint64_t kept_bytes, *kept_offsets;
     void *share; /* memory that outputs are fetched through; registered: pinned, too */
     uint64_t share_bytes;
     bool registered;
+    /* for all programs */
+    stitch__mapped *buffers;
+    size_t buffer_count, buffer_cap;
 } stitch__server;
 
 /* A request as it is answered. */
@@ -46,7 +57,8 @@ typedef struct stitch__exchange {
 
 /* Any request but those of the process itself: one that is not known is refused here. */
 int stitch__serve_program(stitch__server *s, stitch__exchange *x);
-/* Forgets the program at hand and everything that came for it; none: does nothing. */
-void stitch__serve_close_program(stitch__server *s);
+/* Forgets the program at hand and everything that came for it; none: does nothing. Without `keep_buffers` the
+ * verifier's memory, too. */
+void stitch__serve_close_program(stitch__server *s, bool keep_buffers);
 
 #endif

@@ -10,26 +10,37 @@
 
 static void free_kept(stitch__server *s)
 {
-    if (s->kept_memory)
+    if (s->kept_memory && !s->kept_shared)
         stitch__mem_free(s->dev, s->kept_memory);
     s->kept_memory = 0;
     stitch__zero_free(s->kept_offsets);
     s->kept = 0;
 }
 
-void stitch__serve_close_program(stitch__server *s)
+static void release_buffers(stitch__server *s, bool keep)
+{
+    for (size_t i = 0; i < s->buffer_count; i++) {
+        s->buffers[i].used = false;
+        if (!keep && s->buffers[i].ptr)
+            stitch__mem_free(s->dev, s->buffers[i].ptr);
+    }
+    if (keep)
+        return;
+    stitch__zero_free(s->buffers);
+    s->buffer_count = s->buffer_cap = 0;
+}
+
+void stitch__serve_close_program(stitch__server *s, bool keep_buffers)
 {
     if (s->registered)
         s->dev->drv->MemHostUnregister(s->share);
     s->registered = false;
     stitch__runner_close(s->runner);
     s->runner = NULL;
-    for (int set = 0; set < STITCH__SETS; set++) {
-        for (size_t i = 0; s->outputs[set] && i < stitch_interface_tensor_count(s->task->iface); i++)
-            stitch__mem_free(s->dev, s->outputs[set][i]);
+    for (int set = 0; set < STITCH__SETS; set++)
         stitch__zero_free(s->outputs[set]);
-    }
     free_kept(s);
+    release_buffers(s, keep_buffers);
     memset(&s->candidate, 0, sizeof(s->candidate));
     stitch__memory_unmap(s->share, s->share_bytes);
     s->share = NULL;
@@ -58,7 +69,7 @@ static int do_open(stitch__server *s, stitch__exchange *x)
     void *data = NULL;
     int rc;
 
-    stitch__serve_close_program(s);
+    stitch__serve_close_program(s, true);
     rc = stitch__memory_map(s->ctx, x->memory, bytes, false, "the program", &data, &x->err);
     if (!rc && !data)
         rc = stitch__err(s->ctx, &x->err, STITCH_E_FORMAT, "the program is empty");
@@ -68,7 +79,7 @@ static int do_open(stitch__server *s, stitch__exchange *x)
         rc = load_program(s, (const char *)data + x->q->task_bytes, (size_t)x->q->program_bytes, &x->err);
     stitch__memory_unmap(data, bytes);
     if (rc)
-        stitch__serve_close_program(s);
+        stitch__serve_close_program(s, true);
     return rc;
 }
 
@@ -96,7 +107,35 @@ static int do_data(stitch__server *s, stitch__exchange *x)
     return rc;
 }
 
-/* Memory of the verifier for an output, which it then reads without any copy through the host. */
+/* A buffer in device memory of the verifier's: the one behind the descriptor that came, or one that a program before
+ * this one had. What that left in it is cleared. */
+static int take_buffer(stitch__server *s, stitch__exchange *x, uint64_t bytes, const char *name, CUdeviceptr *out)
+{
+    const stitch__request *q = x->q;
+    stitch__mapped *b;
+    int rc;
+
+    if (stitch__grow(s->ctx, &s->buffers, &s->buffer_cap, q->buffer + (size_t)1, sizeof(*s->buffers)))
+        return stitch__err_nomem(s->ctx, &x->err);
+    for (; s->buffer_count <= q->buffer; s->buffer_count++)
+        s->buffers[s->buffer_count] = (stitch__mapped){.ptr = 0};
+    b = &s->buffers[q->buffer];
+    if (x->memory < 0 ? !b->ptr || b->used || b->bytes != bytes : b->ptr != 0)
+        return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
+                           "buffer %u for %s is in use, of another size, or there is none", q->buffer, name);
+    if (x->memory < 0)
+        rc = stitch__guards_renew(s->dev, b->ptr, name, &x->err);
+    else
+        rc = stitch__guards_import(s->dev, x->memory, (size_t)bytes, name, &b->ptr, &x->err);
+    if (rc)
+        return rc;
+    b->bytes = bytes;
+    b->used = true;
+    *out = b->ptr;
+    return STITCH_OK;
+}
+
+/* Memory of the verifier's for an output, which it then reads without any copy through the host. */
 static int do_output(stitch__server *s, stitch__exchange *x)
 {
     const stitch__request *q = x->q;
@@ -105,7 +144,7 @@ static int do_output(stitch__server *s, stitch__exchange *x)
 
     if (rc)
         return rc;
-    if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || s->runner || x->memory < 0)
+    if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || s->runner)
         return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
                            "%s is no output of %" PRIu64 " bytes, or it comes too late", info.name, q->bytes);
     if (!s->outputs[q->set])
@@ -115,8 +154,7 @@ static int do_output(stitch__server *s, stitch__exchange *x)
         return stitch__err_nomem(s->ctx, &x->err);
     if (s->outputs[q->set][q->tensor])
         return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is memory for %s already", info.name);
-    return stitch__guards_import(s->dev, x->memory, (size_t)info.bytes, info.name, &s->outputs[q->set][q->tensor],
-                                 &x->err);
+    return take_buffer(s, x, info.bytes, info.name, &s->outputs[q->set][q->tensor]);
 }
 
 static int do_start(stitch__server *s, stitch__exchange *x)
@@ -202,43 +240,43 @@ static int do_keep(stitch__server *s, stitch__exchange *x)
         return stitch__err_nomem(s->ctx, &x->err);
     s->kept_bytes = stitch__kept_layout(s->task->iface, s->kept_offsets);
     uint64_t bytes = s->kept_bytes * q->kept;
-    if (!bytes || (q->bytes && (q->bytes != bytes || x->memory < 0)))
+    if (!bytes || (q->bytes && q->bytes != bytes))
         return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
                            "the outputs of %u runs take %" PRIu64 " bytes, not %" PRIu64, q->kept, bytes, q->bytes);
-    rc = q->bytes ? stitch__guards_import(s->dev, x->memory, (size_t)bytes, "kept outputs", &s->kept_memory, &x->err)
-                  : stitch__mem_alloc(s->dev, (size_t)bytes, "kept outputs", &s->kept_memory, &x->err);
+    s->kept_shared = q->bytes > 0;
+    rc = s->kept_shared ? take_buffer(s, x, bytes, "kept outputs", &s->kept_memory)
+                        : stitch__mem_alloc(s->dev, (size_t)bytes, "kept outputs", &s->kept_memory, &x->err);
     s->kept = rc ? 0 : q->kept;
     return rc;
 }
 
-static int do_timed_block(stitch__server *s, stitch__exchange *x, const stitch__scope *scope)
+static int do_run_block(stitch__server *s, stitch__exchange *x, const stitch__scope *scope)
 {
-    const stitch__timed_block *b = &x->q->block;
-    size_t tensors = stitch_interface_tensor_count(s->task->iface);
-    CUdeviceptr *into = stitch__calloc(s->ctx, tensors + 1, sizeof(*into));
-    stitch__run run = b->run;
+    const stitch__run_block *b = &x->q->block;
+    size_t tensors = stitch_interface_tensor_count(s->task->iface), rows = b->count * tensors;
+    CUdeviceptr *into = stitch__calloc(s->ctx, rows + 1, sizeof(*into));
+    uint32_t kept = 0;
     int rc = STITCH_OK;
 
-    x->hashes = stitch__calloc(s->ctx, b->count * tensors + 1, sizeof(*x->hashes));
+    x->hashes = stitch__calloc(s->ctx, rows + 1, sizeof(*x->hashes));
+    for (uint32_t k = 0; k < b->count; k++)
+        if (b->runs[k].does & STITCH__RUN_KEPT)
+            kept = k + 1;
     if (!into || !x->hashes)
         rc = stitch__err_nomem(s->ctx, &x->err);
-    else if (b->count > s->kept)
+    else if (kept > s->kept)
         rc = stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is room for the outputs of %u runs, not of %u",
-                         s->kept, b->count);
-    for (uint32_t k = 0; !rc && !x->code && k < b->count; k++) {
-        run.seed = b->seeds[k];
-        rc =
-            s->candidate.ops->timed_run(s->candidate.self, scope, &run, &x->reply.times[k], &x->code, &x->why, &x->err);
+                         s->kept, kept);
+    for (uint32_t k = 0; !rc && k < kept; k++)
         for (size_t i = 0; i < tensors; i++)
-            into[i] = kept_at(s, k, i);
-        if (!rc && !x->code)
-            rc = stitch__runner_keep(s->runner, scope, run.set, into, b->keys[k], x->hashes + k * tensors, &x->err);
-    }
+            into[k * tensors + i] = kept_at(s, k, i);
+    if (!rc)
+        rc = stitch__runner_block(s->runner, scope, b, into, x->reply.times, x->hashes, &x->code, &x->why, &x->err);
     stitch_free(into);
-    if (!rc && s->hooks && s->hooks->hashes)
-        s->hooks->hashes(x->hashes, b->count * tensors);
+    if (!rc && !x->code && s->hooks && s->hooks->hashes)
+        s->hooks->hashes(x->hashes, rows);
     x->reply.time_count = b->count;
-    x->reply.hash_count = b->count * tensors;
+    x->reply.hash_count = rows;
     return rc;
 }
 
@@ -329,7 +367,7 @@ static int do_candidate(stitch__server *s, stitch__exchange *x)
     case STITCH__OP_WORKER_TIMED_RUN:
         return ops->timed_run(self, &scope, &q->run, &x->reply.us, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_KEEP: return do_keep(s, x);
-    case STITCH__OP_WORKER_TIMED_BLOCK: return do_timed_block(s, x, &scope);
+    case STITCH__OP_WORKER_RUN_BLOCK: return do_run_block(s, x, &scope);
     case STITCH__OP_WORKER_PROFILE: return do_profile(s, x, &scope);
     case STITCH__OP_WORKER_INSPECT: return ops->inspect(self, &scope, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_FETCH: return do_fetch(s, x);
@@ -344,7 +382,7 @@ int stitch__serve_program(stitch__server *s, stitch__exchange *x)
     case STITCH__OP_WORKER_DATA: return do_data(s, x);
     case STITCH__OP_WORKER_OUTPUT: return do_output(s, x);
     case STITCH__OP_WORKER_START: return do_start(s, x);
-    case STITCH__OP_WORKER_CLOSE: stitch__serve_close_program(s); return STITCH_OK;
+    case STITCH__OP_WORKER_CLOSE: stitch__serve_close_program(s, x->q->keep_buffers); return STITCH_OK;
     default: return do_candidate(s, x);
     }
 }

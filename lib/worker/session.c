@@ -16,15 +16,16 @@ enum {
 
 void stitch__worker_close(stitch__worker *w)
 {
-    static const stitch__request q = {.op = STITCH__OP_WORKER_CLOSE};
+    bool keep = !w->lost && stitch__buffers_spare(w);
+    const stitch__request q = {.op = STITCH__OP_WORKER_CLOSE, .keep_buffers = keep};
 
     if (w->open && !w->lost) {
         stitch__scope scope = stitch__scope_make(NULL, NULL, CLOSE_MS);
         stitch__reply r;
-        (void)stitch__worker_call(w, &scope, &q, -1, NULL, &r, NULL);
+        keep = stitch__worker_call(w, &scope, &q, -1, NULL, &r, NULL) == STITCH_OK && keep;
     }
     w->open = false;
-    stitch__outputs_close(w);
+    stitch__outputs_close(w, keep);
     stitch__zero_free(w->infos);
     w->count = 0;
 }
@@ -215,10 +216,10 @@ static int worker_timed_run(void *self, const stitch__scope *scope, const stitch
     return rc;
 }
 
-static int worker_timed_block(void *self, const stitch__scope *scope, const stitch__timed_block *block, double *us,
-                              uint64_t *hashes, int *code, stitch_error **why, stitch_error **err)
+static int worker_run_block(void *self, const stitch__scope *scope, const stitch__run_block *block, double *us,
+                            uint64_t *hashes, int *code, stitch_error **why, stitch_error **err)
 {
-    const stitch__request q = {.op = STITCH__OP_WORKER_TIMED_BLOCK, .block = *block};
+    const stitch__request q = {.op = STITCH__OP_WORKER_RUN_BLOCK, .block = *block};
     const stitch__blame blame = {code, why};
     stitch__worker *w = self;
     stitch__reply r;
@@ -305,8 +306,8 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
         .hash = worker_hash,
         .run = worker_run,
         .timed_run = worker_timed_run,
+        .run_block = worker_run_block,
         .keep = stitch__outputs_keep,
-        .timed_block = worker_timed_block,
         .profile = worker_profile,
         .fetch = stitch__outputs_fetch,
         .inspect = worker_inspect,

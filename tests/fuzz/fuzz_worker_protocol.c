@@ -46,6 +46,11 @@ static void check_reply(int op, const uint8_t *data, size_t size)
     free(hashes);
 }
 
+static bool sane(const stitch__run *run)
+{
+    return run->set >= 0 && run->set < STITCH__SETS && run->skip >= -1;
+}
+
 static void check_request(int op, const uint8_t *data, size_t size)
 {
     stitch__request q;
@@ -55,10 +60,15 @@ static void check_request(int op, const uint8_t *data, size_t size)
         return;
     /* Runs of a block come after the sets. */
     int sets = op == STITCH__OP_WORKER_FETCH ? STITCH__SETS + STITCH__BLOCK : STITCH__SETS;
-    const stitch__run *run = op == STITCH__OP_WORKER_TIMED_BLOCK ? &q.block.run : &q.run;
-    if (q.set < 0 || q.set >= sets || run->set < 0 || run->set >= STITCH__SETS || run->skip < -1 ||
-        q.block.count > STITCH__BLOCK || q.kept > STITCH__BLOCK)
+    if (q.set < 0 || q.set >= sets || q.block.count > STITCH__BLOCK || q.kept > STITCH__BLOCK ||
+        q.buffer >= STITCH__WORKER_BUFFERS || !sane(&q.run))
         abort();
+    for (uint32_t k = 0; k < q.block.count; k++) {
+        const stitch__block_run *run = &q.block.runs[k];
+        if (!sane(&run->run) || run->does > STITCH__RUN_FLAGS ||
+            (run->variant && (!isfinite(run->variant->scale) || (run->variant->dist && !run->variant->dist->kind))))
+            abort();
+    }
     stitch__buf_init(&b, NULL);
     stitch__request_encode(&q, &b);
     same(&b, data, size);

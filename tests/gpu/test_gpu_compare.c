@@ -19,7 +19,7 @@ static void open_comparator(void)
     CHECK_OK(stitch__device_get(ctx, &dev, &err));
     CHECK_OK(stitch__device_enter(dev, &err));
     if (!comparator.dev)
-        CHECK_OK(stitch__comparator_open(&comparator, dev, &err));
+        CHECK_OK(stitch__comparator_open(&comparator, dev, 1, &err));
 }
 
 static CUdeviceptr upload(const void *data, size_t bytes)
@@ -38,7 +38,8 @@ static stitch__comparison compare(const void *got, int got_dtype, const void *ag
                 a = 0;
     if (again)
         a = upload(again, n * stitch_dtype_size(got_dtype));
-    CHECK_OK(stitch__compare(&comparator, NULL, NULL, "y", g, got_dtype, a, w, want_dtype, n, atol, rtol, &c, &err));
+    const stitch__compared what = {"y", g, a, w, got_dtype, want_dtype, n, atol, rtol};
+    CHECK_OK(stitch__compare(&comparator, NULL, NULL, &what, &c, &err));
     stitch__mem_free(dev, g);
     stitch__mem_free(dev, w);
     stitch__mem_free(dev, a);
@@ -210,7 +211,7 @@ TEST(hashes)
             data[flip] ^= 1;
         CHECK_INT(dev->drv->MemcpyHtoD(ptr, data, COUNT), 0);
         CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, COUNT - 1, 7, 1, &err)); /* the last byte is not covered */
-        CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", hashes, &err));
+        CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", 4, hashes, &err));
         seen[count++] = hashes[1];
         if (flip >= 0)
             data[flip] ^= 1;
@@ -228,11 +229,11 @@ TEST(hashes)
     CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, COUNT, 7, 0, &err));
     data[0] = 0;
     data[8] = 1;
-    CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", hashes, &err));
+    CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", 4, hashes, &err));
     seen[0] = hashes[0];
     CHECK_INT(dev->drv->MemcpyHtoD(ptr, data, COUNT), 0);
     CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, COUNT, 7, 0, &err));
-    CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", hashes, &err));
+    CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", 4, hashes, &err));
     CHECK(seen[0] != hashes[0]);
     stitch__mem_free(dev, ptr);
     stitch__hasher_close(&hasher);

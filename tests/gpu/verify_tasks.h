@@ -42,9 +42,8 @@ static stitch_task *make_task(const char *head, const char *source, const char *
 /* ---- y = a * x + b ----------------------------------------------------------------------------------------------- */
 
 #define VECTOR_ARGS "[\"x\", \"a\", \"b\", \"y\", {\"i32\": \"N\"}]"
-#define VECTOR_PLAN                                                                                                    \
-    "{\"stitch\":1,\"run\":[{\"kernel\":\"k\",\"grid\":[\"ceil_div(N, 256)\"],\"block\":[256],\"args\":" VECTOR_ARGS   \
-    "}]}"
+#define VECTOR_STEP "{\"kernel\":\"k\",\"grid\":[\"ceil_div(N, 256)\"],\"block\":[256],\"args\":" VECTOR_ARGS "}"
+#define VECTOR_PLAN "{\"stitch\":1,\"run\":[" VECTOR_STEP "]}"
 #define VECTOR_KERNEL(out, body)                                                                                       \
     "__global__ void k(const float *x, const float *a, const float *b, " out " *y, int n)\n{\n"                        \
     "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) {\n        " body "\n    }\n}\n"

@@ -267,7 +267,7 @@ static void good_reply(fake *f, int op, const stitch__request *q, stitch__reply 
     r->prepared.steps = 1;
     r->hash_count = f->tensors;
     memset(hashes, 0, f->tensors * sizeof(*hashes));
-    if (op == STITCH__OP_WORKER_TIMED_BLOCK) {
+    if (op == STITCH__OP_WORKER_RUN_BLOCK) {
         r->time_count = q->block.count;
         r->hash_count *= r->time_count;
         memset(hashes, 0, r->hash_count * sizeof(*hashes));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Timed runs in blocks, as a candidate in a worker makes them, on a driver without a GPU: which runs are one block and
- * at which addresses, that every run of a block is checked, and that what a run left must not change. Needs NVRTC.
+ * Runs in blocks, as a candidate in a worker makes them, on a driver without a GPU: which runs are one block and at
+ * which addresses, that every run of a block is checked, and that what a run left must not change. Needs NVRTC.
  *
  * And what a verification does while others use the device.
  *
@@ -21,20 +21,24 @@ enum { TENSORS = 3, OUTPUT = 2, MOST_BLOCKS = 200 };
 static struct {
     stitch__candidate_ops ops;
     stitch__candidate inner; /* the runner */
-    bool timing;             /* there is room for outputs */
     float kept[STITCH__BLOCK][N];
-    uint32_t room;
-    /* what happened: blocks, and single runs as blocks of one */
+    uint32_t room; /* for so many outputs; 0: not asked for yet */
+    bool timing;   /* a timed run has been made */
+    /* timed runs: blocks, and single ones as blocks of one */
     struct {
         uint32_t count;
         int set, moved;
     } blocks[MOST_BLOCKS];
     size_t block_count;
-    uint64_t keys[MOST_BLOCKS];
+    /* others: how many are in each block */
+    uint32_t ahead[MOST_BLOCKS];
+    size_t ahead_count, alone;
+    uint64_t keys[2 * MOST_BLOCKS];
     size_t key_count;
     /* what shall happen */
     int keep_status;
-    int change_block, change_run; /* the output of a run of a block changes after the block; negative: of none */
+    int change_block, change_run; /* the output of a run of a timed block changes after it; negative: of none */
+    int change_ahead;             /* of another block */
     bool change_hash;             /* its hash in place of the output itself */
 } kept;
 
@@ -43,17 +47,17 @@ stitch__candidate __wrap_stitch__runner_candidate(stitch__runner *r);
 
 static int keep(void *self, const stitch__scope *scope, uint32_t count, stitch_error **e)
 {
-    CHECK(count >= 1 && count <= STITCH__BLOCK && !kept.timing);
-    kept.timing = true;
+    CHECK(count >= 1 && count <= STITCH__BLOCK && !kept.room);
     kept.room = count;
     return kept.keep_status ? stitch__err(ctx, e, kept.keep_status, "no room") : STITCH_OK;
 }
 
 static void note_block(uint32_t count, const stitch__run *run)
 {
-    if (!kept.timing || !run->draw)
+    if (!run->draw)
         return;
     CHECK(kept.block_count < MOST_BLOCKS);
+    kept.timing = true;
     kept.blocks[kept.block_count].count = count;
     kept.blocks[kept.block_count].set = run->set;
     kept.blocks[kept.block_count++].moved = run->moved;
@@ -66,25 +70,36 @@ static int timed_run(void *self, const stitch__scope *scope, const stitch__run *
     return kept.inner.ops->timed_run(self, scope, run, us, code, why, e);
 }
 
-/* As serve_program.c does it. */
-static int timed_block(void *self, const stitch__scope *scope, const stitch__timed_block *block, double *us,
-                       uint64_t *hashes, int *code, stitch_error **why, stitch_error **e)
+static int run_alone(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
+                     stitch_error **e)
 {
-    bool change = (int)kept.block_count == kept.change_block;
-    stitch__run run = block->run;
-    int rc = STITCH_OK;
+    kept.alone++;
+    return kept.inner.ops->run(self, scope, run, code, why, e);
+}
 
-    CHECK(block->count > 1 && block->count <= kept.room);
-    note_block(block->count, &run);
-    for (uint32_t k = 0; !rc && !*code && k < block->count; k++) {
-        CUdeviceptr into[TENSORS] = {[OUTPUT] = (CUdeviceptr)(uintptr_t)kept.kept[k]};
-        run.seed = block->seeds[k];
-        CHECK(kept.key_count < MOST_BLOCKS);
-        kept.keys[kept.key_count++] = block->keys[k];
-        rc = kept.inner.ops->timed_run(self, scope, &run, &us[k], code, why, e);
-        if (!rc && !*code)
-            rc = stitch__runner_keep(self, scope, run.set, into, block->keys[k], hashes + k * TENSORS, e);
+/* As serve_program.c does it. */
+static int run_block(void *self, const stitch__scope *scope, const stitch__run_block *block, double *us,
+                     uint64_t *hashes, int *code, stitch_error **why, stitch_error **e)
+{
+    CUdeviceptr into[STITCH__BLOCK * TENSORS] = {0};
+    bool timed = block->runs[0].does & STITCH__RUN_TIMED, some = block->runs[0].does & STITCH__RUN_KEPT, change;
+    int rc;
+
+    for (uint32_t k = 0; k < block->count; k++) {
+        const stitch__block_run *run = &block->runs[k];
+        into[k * TENSORS + OUTPUT] = (CUdeviceptr)(uintptr_t)kept.kept[k];
+        CHECK(!(run->does & STITCH__RUN_TIMED) == !timed && !(run->does & STITCH__RUN_KEPT) == !some);
+        CHECK(!some || (block->count > 1 && k < kept.room && kept.key_count < STITCH__COUNT(kept.keys)));
+        if (some)
+            kept.keys[kept.key_count++] = run->key;
     }
+    if (timed)
+        note_block(block->count, &block->runs[0].run);
+    else if (some)
+        kept.ahead[kept.ahead_count++] = block->count;
+    change = some &&
+             (timed ? (int)kept.block_count - 1 == kept.change_block : (int)kept.ahead_count - 1 == kept.change_ahead);
+    rc = stitch__runner_block(self, scope, block, into, us, hashes, code, why, e);
     if (change && kept.change_hash)
         hashes[kept.change_run * TENSORS + OUTPUT] ^= 1;
     else if (change)
@@ -107,18 +122,19 @@ stitch__candidate __wrap_stitch__runner_candidate(stitch__runner *r)
     kept.inner = __real_stitch__runner_candidate(r);
     kept.ops = *kept.inner.ops;
     kept.ops.keep = keep;
+    kept.ops.run = run_alone;
     kept.ops.timed_run = timed_run;
-    kept.ops.timed_block = timed_block;
+    kept.ops.run_block = run_block;
     kept.ops.fetch = fetch;
     return (stitch__candidate){&kept.ops, kept.inner.self};
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-static int wrong_at, fault_at; /* negative: never */
-static useconds_t oracle_us;   /* how long the reference takes, while the candidate is timed */
-static float seen[4096];       /* the first input of each call */
-static int64_t hang_ms;        /* how long each call takes */
+static int wrong_at, fault_at, input_at; /* negative: never */
+static useconds_t oracle_us;             /* how long the reference takes, while the candidate is timed */
+static float seen[4096];                 /* the first input of each call */
+static int64_t hang_ms;                  /* how long each call takes */
 
 static void run_slow_oracle(void **params)
 {
@@ -137,6 +153,8 @@ static void run_candidate(void **params)
     multiply(y, x, w);
     if (call == wrong_at)
         y[7] += 1;
+    if (call == input_at)
+        x[3] += 1;
     if (hang_ms)
         fake.busy_until_ns = stitch__now_ns() + hang_ms * 1000000;
     if (call == fault_at)
@@ -172,8 +190,8 @@ static void reset(void)
     reset_driver(kernels, sizes, STITCH__COUNT(kernels));
     kernels[STITCH__COUNT(kernels) - 1].us = 10;
     memset(&kept, 0, sizeof(kept));
-    kept.change_block = -1;
-    wrong_at = fault_at = -1;
+    kept.change_block = kept.change_ahead = -1;
+    wrong_at = fault_at = input_at = -1;
     oracle_us = 0;
     hang_ms = 0;
 }
@@ -241,7 +259,7 @@ TEST(blocks_take_turns)
     for (int i = before; i < before + 100; i++)
         for (int j = before; j < i; j++)
             CHECK(seen[i] != seen[j]);
-    CHECK_INT(kept.key_count, 99);
+    CHECK_INT(kept.key_count, 99 + 12 + 4 + 3); /* and of the runs that are made ahead: see below */
     for (size_t i = 0; i < kept.key_count; i++)
         for (size_t j = 0; j < i; j++)
             CHECK(kept.keys[i] && kept.keys[i] != kept.keys[j]);
@@ -378,6 +396,82 @@ TEST(no_room)
     }
 }
 
+/* ---- runs ahead of their turn ------------------------------------------------------------------------------------ */
+
+static stitch_verify_options with_trials(int trials)
+{
+    stitch_verify_options o = options_of(10);
+    o.trials = trials;
+    return o;
+}
+
+/* Trials, all but the first, those of other inputs, then what stage exploit and the end of stage time look at. */
+TEST(runs_ahead)
+{
+    static const struct {
+        int trials;
+        uint32_t blocks[6];
+    } rows[] = {{1, {12, 4, 3}}, {2, {2, 12, 4, 3}}, {5, {8, 12, 4, 3}}, {9, {16, 12, 4, 3}}, {12, {16, 6, 12, 4, 3}}};
+
+    need_context();
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        size_t n = 0;
+        reset();
+        CHECK_INT(verify(with_trials(rows[i].trials)).failed_stage, STITCH_STAGE_NONE);
+        for (; n < STITCH__COUNT(rows[i].blocks) && rows[i].blocks[n]; n++)
+            CHECK_INT(kept.ahead[n], rows[i].blocks[n]);
+        CHECK_INT(kept.ahead_count, n);
+        CHECK_INT(kept.alone, 3); /* the first trial, and after a fresh start */
+    }
+}
+
+/* Whichever run is wrong, the verdict is the one that runs alone lead to; also where one changes an input that it may
+ * only read. (Beyond the trials the reference would compute with that one, for here it is in the same memory.) */
+TEST(the_same_verdict_as_alone)
+{
+    need_context();
+    reset();
+    CHECK_INT(verify(with_trials(4)).failed_stage, STITCH_STAGE_NONE);
+    int last = calls, trials = 2 * (4 + 6), caught[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        for (int n = 0; n < (i ? trials : last); n++) {
+            int *deed = i ? &input_at : &wrong_at, stage;
+            char message[sizeof(got.message)];
+            reset();
+            kept.keep_status = STITCH_E_UNSUPPORTED;
+            *deed = n;
+            stage = verify(with_trials(4)).failed_stage;
+            snprintf(message, sizeof(message), "%s", got.message);
+            CHECK_INT(kept.ahead_count, 0);
+            caught[i] += stage != STITCH_STAGE_NONE;
+            reset();
+            *deed = n;
+            CHECK_INT(verify(with_trials(4)).failed_stage, stage);
+            CHECK_STR(got.message, message);
+        }
+    }
+    printf("# of %d wrong runs %d are caught, of %d changed inputs %d\n", last, caught[0], trials, caught[1]);
+    CHECK(caught[0] >= last - 13 && caught[1] >= 8); /* a warm-up and other inputs than declared decide nothing */
+}
+
+TEST(an_output_that_changed_ahead)
+{
+    static const struct {
+        int block, run, stage;
+    } rows[] = {{0, 0, STITCH_STAGE_CORRECT}, {0, 7, STITCH_STAGE_CORRECT}, {1, 3, STITCH_STAGE_CORRECT},
+                {2, 0, STITCH_STAGE_EXPLOIT}, {2, 3, STITCH_STAGE_EXPLOIT}, {3, 1, STITCH_STAGE_TIME}};
+
+    need_context();
+    for (size_t i = 0; i < 2 * STITCH__COUNT(rows); i++) {
+        reset();
+        kept.change_ahead = rows[i / 2].block;
+        kept.change_run = rows[i / 2].run;
+        kept.change_hash = i % 2;
+        CHECK_INT(verify(with_trials(5)).failed_stage, rows[i / 2].stage);
+        CHECK_HAS(got.message, "output y of a run was written to after it had ended");
+    }
+}
+
 /* ---- others on the device ---------------------------------------------------------------------------------------- */
 
 static stitch__gpu_lock others;
@@ -501,6 +595,6 @@ TEST(host_memory_runs_out)
 }
 
 TEST_MAIN(RUN(blocks_take_turns), RUN(any_number_of_runs), RUN(blocks_are_short), RUN(a_wrong_run),
-          RUN(an_output_that_changed), RUN(out_of_time), RUN(no_room), RUN(a_fault_in_a_block),
-          RUN(a_deadline_that_others_used_up), RUN(a_profile_that_waits_too_long), RUN(host_memory_runs_out),
-          RUN(nothing_is_left))
+          RUN(an_output_that_changed), RUN(out_of_time), RUN(no_room), RUN(a_fault_in_a_block), RUN(runs_ahead),
+          RUN(the_same_verdict_as_alone), RUN(an_output_that_changed_ahead), RUN(a_deadline_that_others_used_up),
+          RUN(a_profile_that_waits_too_long), RUN(host_memory_runs_out), RUN(nothing_is_left))

@@ -92,7 +92,7 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     stitch__run run = STITCH__RUN_INIT;
     stitch__prepared prepared;
     stitch_error *why = NULL;
-    stitch__timed_block block = {.run = STITCH__RUN_INIT, .count = 3, .seeds = {1, 2, 3}, .keys = {4, 5, 6}};
+    stitch__run_block block = {.count = 3};
     uint64_t hashes[3], kept[3 * 3];
     CUdeviceptr into[3] = {0};
     const stitch__collect_options collect = {.parts = STITCH__PARTS};
@@ -102,6 +102,9 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     double us, times[3];
     int64_t start = stitch__now_ns();
 
+    for (uint32_t k = 0; k < block.count; k++)
+        block.runs[k] =
+            (stitch__block_run){.run = STITCH__RUN_INIT, .does = STITCH__RUN_TIMED | STITCH__RUN_KEPT, .key = 4 + k};
     CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", mode, 1), 0);
     CHECK_OK(stitch__device_get(ctx, &dev, &err));
     CHECK_OK(stitch__device_enter(dev, &err));
@@ -120,7 +123,7 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     STEP("run", c.ops->run(c.self, &scope, &run, &o.code, &why, &err))
     STEP("timed", c.ops->timed_run(c.self, &scope, &run, &us, &o.code, &why, &err))
     STEP("keep", c.ops->keep(c.self, &scope, 3, &err))
-    STEP("block", c.ops->timed_block(c.self, &scope, &block, times, kept, &o.code, &why, &err))
+    STEP("block", c.ops->run_block(c.self, &scope, &block, times, kept, &o.code, &why, &err))
     STEP("profile", c.ops->profile(c.self, &scope, &run, &collect, &facts, &o.code, &why, &err))
     stitch__facts_free(facts);
     STEP("inspect", c.ops->inspect(c.self, &scope, &o.code, &why, &err))
@@ -193,7 +196,7 @@ static const struct {
     {"RUN", "run", "running the program", true},
     {"TIMED_RUN", "timed", "timing the program", true},
     {"KEEP", "keep", "making room for outputs", false},
-    {"TIMED_BLOCK", "block", "timing the program", true},
+    {"RUN_BLOCK", "block", "running the program", true},
     {"PROFILE", "profile", "profiling the program", true},
     {"INSPECT", "inspect", "looking around", true},
     {"FETCH", "fetch", "copying outputs", false},
@@ -282,12 +285,12 @@ TEST(numbers_that_cannot_be)
     expect("TIMED_RUN:late", "timed", 0, STITCH_E_FAULT, "more time than has passed");
     expect("TIMED_RUN:nan", "timed", 0, STITCH_E_FAULT, "malformed");
     expect("TIMED_RUN:negative", "timed", 0, STITCH_E_FAULT, "malformed");
-    expect("TIMED_BLOCK:late", "block", 0, STITCH_E_FAULT, "more time than has passed");
-    expect("TIMED_BLOCK:late-together", "block", 0, STITCH_E_FAULT, "more time than has passed");
-    expect("TIMED_BLOCK:nan", "block", 0, STITCH_E_FAULT, "malformed");
-    expect("TIMED_BLOCK:negative", "block", 0, STITCH_E_FAULT, "malformed");
-    expect("TIMED_BLOCK:fewer", "block", 0, STITCH_E_FAULT, "timed another number of runs");
-    expect("TIMED_BLOCK:count", "block", STITCH_E_IO, 0, "4 hashes for 9 tensors");
+    expect("RUN_BLOCK:late", "block", 0, STITCH_E_FAULT, "more time than has passed");
+    expect("RUN_BLOCK:late-together", "block", 0, STITCH_E_FAULT, "more time than has passed");
+    expect("RUN_BLOCK:nan", "block", 0, STITCH_E_FAULT, "malformed");
+    expect("RUN_BLOCK:negative", "block", 0, STITCH_E_FAULT, "malformed");
+    expect("RUN_BLOCK:fewer", "block", 0, STITCH_E_FAULT, "made another number of runs");
+    expect("RUN_BLOCK:count", "block", STITCH_E_IO, 0, "4 hashes for 9 tensors");
     expect("PROFILE:facts", "profile", 0, STITCH_E_FAULT, "more time than has passed");
     expect("PROFILE:no-facts", "profile", 0, STITCH_E_FAULT, "broke the protocol while profiling");
     expect("PREPARE:nan", "prepare", 0, STITCH_E_FAULT, "malformed");

@@ -85,6 +85,9 @@ TEST(texts_from_strangers)
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
+static const stitch_dist quarter = {.kind = STITCH_DIST_BERNOULLI, .a = 0.25};
+static const stitch__variant like_this = {.dist = &quarter}, larger = {.scale = 64};
+
 static stitch__request sample(int op)
 {
     stitch__request q = {.op = op};
@@ -111,7 +114,12 @@ static stitch__request sample(int op)
     q.set = 1;
     q.run = (stitch__run){1, 0x7f, 3, 1, 12345};
     q.kept = STITCH__BLOCK;
-    q.block = (stitch__timed_block){.run = q.run, .count = 2, .seeds = {7, UINT64_MAX}, .keys = {8, 9}};
+    q.buffer = STITCH__WORKER_BUFFERS - 1;
+    q.keep_buffers = true;
+    q.block = (stitch__run_block){.count = 3,
+                                  .runs = {{q.run, STITCH__RUN_FLAGS, 8, NULL},
+                                           {q.run, STITCH__RUN_KEPT, UINT64_MAX, &like_this},
+                                           {q.run, 0, 9, &larger}}};
     q.parts = STITCH__PARTS;
     q.metrics = STITCH__METRIC_FULL;
     q.text = "why?";
@@ -134,11 +142,18 @@ TEST(requests_arrive_as_sent)
             CHECK_INT(got.run.skip, 3);
             CHECK_INT(got.run.flush_bytes, 12345);
         }
-        if (op == STITCH__OP_WORKER_TIMED_BLOCK) {
-            CHECK_INT(got.block.run.flush_bytes, 12345);
-            CHECK_INT(got.block.count, 2);
-            CHECK(got.block.seeds[1] == UINT64_MAX && got.block.keys[0] == 8 && got.block.keys[1] == 9);
+        if (op == STITCH__OP_WORKER_RUN_BLOCK) {
+            const stitch__block_run *runs = got.block.runs;
+            CHECK_INT(got.block.count, 3);
+            CHECK(runs[0].run.flush_bytes == 12345 && runs[0].does == STITCH__RUN_FLAGS && !runs[0].variant);
+            CHECK(runs[1].key == UINT64_MAX && runs[1].does == STITCH__RUN_KEPT);
+            CHECK(runs[1].variant->dist->kind == STITCH_DIST_BERNOULLI && runs[1].variant->dist->a == 0.25);
+            CHECK(runs[2].key == 9 && runs[2].variant->scale == 64 && !runs[2].variant->dist);
         }
+        if (op == STITCH__OP_WORKER_OUTPUT || op == STITCH__OP_WORKER_KEEP)
+            CHECK_INT(got.buffer, STITCH__WORKER_BUFFERS - 1);
+        if (op == STITCH__OP_WORKER_CLOSE)
+            CHECK(got.keep_buffers);
         if (op == STITCH__OP_WORKER_PROFILE) {
             CHECK_INT(got.run.flush_bytes, 12345);
             CHECK_INT(got.parts, STITCH__PARTS);
@@ -172,8 +187,15 @@ static void refuse_request(const stitch__request *q)
     stitch__buf_free(&b);
 }
 
+static void refuse_block(stitch__block_run run)
+{
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_RUN_BLOCK, .block = {.count = 1, .runs = {run}}});
+}
+
 TEST(requests_out_of_range)
 {
+    static const stitch_dist negative = {.kind = -1};
+    static const stitch__variant not_a_number = {.scale = NAN}, of_no_kind = {.dist = &negative};
     static const stitch__run runs[] = {{2, -1, -1, 0, 0}, {-1, -1, -1, 0, 0}, {0, 256, -1, 0, 0},
                                        {0, -2, -1, 0, 0}, {0, -1, -2, 0, 0},  {0, -1, -1, 2, 0}};
     for (size_t i = 0; i < STITCH__COUNT(runs); i++) {
@@ -187,10 +209,16 @@ TEST(requests_out_of_range)
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FETCH, .set = STITCH__SETS + STITCH__BLOCK});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = 0});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = STITCH__BLOCK + 1});
-    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_TIMED_BLOCK, .block = {.run = runs[0], .count = 1}});
-    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_TIMED_BLOCK, .block = {.run = STITCH__RUN_INIT}});
-    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .scale = NAN});
-    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .dist = {.kind = -1}});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OUTPUT, .buffer = STITCH__WORKER_BUFFERS});
+    refuse_request(
+        &(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = 1, .bytes = 1, .buffer = STITCH__WORKER_BUFFERS});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_RUN_BLOCK});
+    refuse_block((stitch__block_run){.run = runs[0]});
+    refuse_block((stitch__block_run){.run = STITCH__RUN_INIT, .does = STITCH__RUN_FLAGS + 1});
+    refuse_block((stitch__block_run){.run = STITCH__RUN_INIT, .variant = &not_a_number});
+    refuse_block((stitch__block_run){.run = STITCH__RUN_INIT, .variant = &of_no_kind});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .has_variant = true, .scale = NAN});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .has_variant = true, .dist = {.kind = -1}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_LOAD, .load = {256}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OPEN, .task_bytes = UINT64_MAX, .program_bytes = 2});
 }
@@ -227,7 +255,7 @@ TEST(replies_arrive_as_sent)
             CHECK(memcmp(got.uuid, r.uuid, 16) == 0);
             break;
         case STITCH__OP_WORKER_PREPARE: CHECK(got.prepared.us == 1.5 && got.prepared.steps == 6); break;
-        case STITCH__OP_WORKER_TIMED_BLOCK:
+        case STITCH__OP_WORKER_RUN_BLOCK:
             CHECK_INT(got.time_count, 2);
             CHECK(got.times[0] == 1.5 && got.times[1] == 0);
             /* fall through */
@@ -296,10 +324,10 @@ TEST(replies_out_of_range)
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.steps = UINT64_MAX}});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.launches = UINT64_MAX}});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_HASH, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
-    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_BLOCK});
-    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_BLOCK, .time_count = 1, .times = {-1}});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN_BLOCK});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN_BLOCK, .time_count = 1, .times = {-1}});
     refuse_reply(&(stitch__reply){
-        .op = STITCH__OP_WORKER_TIMED_BLOCK, .time_count = 1, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
+        .op = STITCH__OP_WORKER_RUN_BLOCK, .time_count = 1, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .rc = 1});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .rc = -1000});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .code = -1000});
