@@ -48,8 +48,8 @@ struct stitch__worker {
     stitch__buffer *buffers;
     size_t buffer_count, buffer_cap;
     bool buffers_unsure; /* the worker may not have the ones that it should have */
-    CUstream stream;     /* for copies out of them; NULL: not made yet */
-    CUevent copied;      /* by the last of them */
+    CUstream stream;     /* ends after all copies out of them; NULL: not made yet */
+    CUevent copied;      /* by the last of them on another stream */
 };
 
 /* ---- client.c ---- */

@@ -203,18 +203,20 @@ static int copy_outputs(stitch__worker *w, const stitch__scope *scope, int set, 
 
     for (size_t i = 0; !rc && i < w->count; i++)
         if (w->infos[i].role == STITCH_TENSOR_OUTPUT && w->infos[i].bytes)
-            rc = stitch__cu_checkf(
-                w->dev, drv->MemcpyDtoDAsync(into[i], written_at(w, set, i), (size_t)w->infos[i].bytes, w->stream), err,
-                "copying output %s of a worker", w->infos[i].name);
+            rc = stitch__cu_checkf(w->dev,
+                                   drv->MemcpyDtoDAsync(into[i], written_at(w, set, i), (size_t)w->infos[i].bytes,
+                                                        stream ? stream : w->stream),
+                                   err, "copying output %s of a worker", w->infos[i].name);
     if (rc)
         return rc;
     if (!stream) {
         rc = stitch__stream_wait(w->dev, w->stream, scope, "copying outputs of a worker", err);
         return rc ? rc : stitch__worker_alive(w, scope, STITCH__OP_WORKER_FETCH, err);
     }
-    rc = stitch__cu_check(w->dev, drv->EventRecord(w->copied, w->stream), err, "copying outputs of a worker");
+    /* Whoever releases the memory waits for w->stream. */
+    rc = stitch__cu_check(w->dev, drv->EventRecord(w->copied, stream), err, "copying outputs of a worker");
     return rc ? rc
-              : stitch__cu_check(w->dev, drv->StreamWaitEvent(stream, w->copied, 0), err,
+              : stitch__cu_check(w->dev, drv->StreamWaitEvent(w->stream, w->copied, 0), err,
                                  "copying outputs of a worker");
 }
 
