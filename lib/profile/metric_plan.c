@@ -114,14 +114,17 @@ static int choose_one(stitch__metric_plan *p, const char *text, size_t end, stit
     return STITCH_OK;
 }
 
-/* The first alternative whose names are all there. */
-static int choose(stitch__metric_plan *p, const char *text, stitch__metric_sum *out, stitch_error **err)
+/* The first alternative of this set whose names are all there. */
+static int choose(stitch__metric_plan *p, int set, const char *text, stitch__metric_sum *out, stitch_error **err)
 {
     size_t end;
     int rc = STITCH_OK;
     for (out->count = 0; *text && rc == STITCH_OK && out->count == 0; text += end + (text[end] != '\0')) {
+        bool full_only = *text == '*';
+        text += full_only;
         end = strcspn(text, "|");
-        rc = choose_one(p, text, end, out, err);
+        if (!full_only || set == STITCH__METRIC_FULL)
+            rc = choose_one(p, text, end, out, err);
     }
     return rc;
 }
@@ -137,7 +140,7 @@ static int choose_all(stitch__metric_plan *p, int set, const char *const *extra,
         const int m = i % STITCH__METRICS, wanted = sets[i / STITCH__METRICS];
         const stitch__metric_info *info = stitch__metric_info_of(m);
         if (info->cupti && info->set == wanted && wanted <= set)
-            rc = choose(p, info->cupti, &p->metrics[m], err);
+            rc = choose(p, set, info->cupti, &p->metrics[m], err);
     }
     for (size_t i = 0; i < p->extra_count && rc == STITCH_OK; i++) {
         size_t at;
@@ -278,8 +281,8 @@ static size_t most_names(size_t extra_count)
 {
     size_t n = extra_count;
     for (int i = 0; i < STITCH__METRICS; i++) {
-        for (const char *at = stitch__metric_info_of(i)->cupti; at; at = strpbrk(at, "+-|")) {
-            at += strspn(at, "+-|");
+        for (const char *at = stitch__metric_info_of(i)->cupti; at; at = strpbrk(at, "+-|*")) {
+            at += strspn(at, "+-|*");
             n++;
         }
     }

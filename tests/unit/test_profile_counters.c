@@ -124,7 +124,7 @@ TEST(values_of_launches)
     for (size_t i = 0; i < 5; i++) {
         stitch__counters_get(counters, i, metrics, extra);
         CHECK_NEAR(metrics[STITCH__METRIC_TIME], fake_profiler_value("gpu__time_duration.sum", i), 0);
-        CHECK_NEAR(metrics[STITCH__METRIC_INST], fake_profiler_value("smsp__inst_executed.sum", i), 0);
+        CHECK_NEAR(metrics[STITCH__METRIC_INST], fake_profiler_value("smsp__sass_inst_executed.sum", i), 0);
         CHECK_NEAR(metrics[STITCH__METRIC_DRAM_BYTES], extra[2], 0);
         CHECK_NEAR(extra[0], fake_profiler_value(names[0], i), 0);
         CHECK(isnan(extra[1]));
@@ -141,6 +141,25 @@ TEST(values_of_launches)
     CHECK_OK(whole(&cheap, 1, &err));
     CHECK(isnan(value_of(STITCH__METRIC_STALL_LONG, 0)));
     CHECK(!isnan(value_of(STITCH__METRIC_TIME, 0)));
+    CHECK_NEAR(value_of(STITCH__METRIC_INST, 0), fake_profiler_value("smsp__inst_executed.sum", 0), 0);
+    check_quiet();
+}
+
+TEST(other_counters_in_the_full_set)
+{
+    static const stitch__counters_options full = {STITCH__METRIC_FULL, NULL, 0, 10};
+    begin_fresh();
+    fp->without = "sass"; /* what the chip has not */
+    CHECK_OK(whole(&full, 1, &err));
+    CHECK_STR(stitch__counters_missing(counters), "ffma, fadd, fmul");
+    CHECK_NEAR(value_of(STITCH__METRIC_INST, 0), fake_profiler_value("smsp__inst_executed.sum", 0), 0);
+    check_quiet();
+    fp->uncollectable = "realtime"; /* what this device has not */
+    CHECK_OK(whole(&full, 1, &err));
+    CHECK_STR(stitch__counters_missing(counters), "");
+    CHECK_NEAR(value_of(STITCH__METRIC_ALU_SHARE, 0),
+               fake_profiler_value("sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active", 0), 0);
+    CHECK_NEAR(value_of(STITCH__METRIC_INST, 0), fake_profiler_value("smsp__sass_inst_executed.sum", 0), 0);
     check_quiet();
 }
 
@@ -746,9 +765,10 @@ TEST(a_thousand_collections_leak_nothing)
     check_quiet();
 }
 
-TEST_MAIN(RUN(values_of_launches), RUN(sums_and_differences), RUN(ranges_come_in_any_order),
-          RUN(more_kernels_than_room), RUN(starts_and_stops), RUN(pauses_and_launches_that_are_not_wanted),
-          RUN(refused_metrics), RUN(counters_that_a_chip_has_and_a_device_has_not), RUN(devices_that_cannot),
+TEST_MAIN(RUN(values_of_launches), RUN(other_counters_in_the_full_set), RUN(sums_and_differences),
+          RUN(ranges_come_in_any_order), RUN(more_kernels_than_room), RUN(starts_and_stops),
+          RUN(pauses_and_launches_that_are_not_wanted), RUN(refused_metrics),
+          RUN(counters_that_a_chip_has_and_a_device_has_not), RUN(devices_that_cannot),
           RUN(libraries_that_lack_a_function), RUN(a_library_without_its_neighbour), RUN(bad_requests),
           RUN(every_error_in_every_function), RUN(errors_of_the_subscription), RUN(errors_say_what_to_do),
           RUN(another_tool_holds_cupti), RUN(not_beside_a_trace), RUN(threads_race_for_counters),
