@@ -8,12 +8,11 @@
  * bench_counters plan CHIP [ROUNDS]
  *     the part of it that needs no GPU, of a chip by CUPTI's name ("GH100")
  * bench_counters names SET
- *     CUPTI's names of what a set ("cheap", "full") collects on this device, a line each
+ *     CUPTI's names of what a set ("cheap", "full") has on this device, a line each
  * bench_counters values SET
- *     the six kernels after a warm-up: lines "kernel<TAB>CUPTI's name<TAB>value", and "# ms N": from opening to the
- *     last value, which is the first time in a process; "# again N": the second time
- * bench_counters run
- *     launches the same and counts nothing
+ *     the six kernels after a warm-up: lines "kernel<TAB>metric<TAB>value", in which the metric is one of these names
+ * or a sum or difference of them ("a-b+c"), and "# ms N": from opening to the last value, which is the first time in a
+ * process; "# again N": the second time bench_counters run launches the same and counts nothing
  *
  * Exits with 77 where there is no GPU, no CUPTI, or no right to count.
  */
@@ -93,30 +92,50 @@ static int set_of(const char *name)
 
 /* ---- names and values ---- */
 
+typedef char metric_text[480];
+
 static char names[STITCH__FACTS_EXTRA][160];
 static const char *name_list[STITCH__FACTS_EXTRA];
+static size_t name_count;
+static metric_text references[STITCH__METRICS];
 
-/* Every name in metrics.def that a set may use, each once. */
-static size_t list_names(int set)
+/* Takes the next alternative of *at that is not for the full set alone; false at the end. */
+static bool next_alternative(const char **at, metric_text out)
 {
-    size_t count = 0;
-    for (int m = 0; m < STITCH__METRICS; m++) {
-        const stitch__metric_info *info = stitch__metric_info_of(m);
-        if (!info->cupti || info->set > set)
-            continue;
-        for (const char *at = info->cupti; *at; at += strspn(at, "+-|")) {
-            size_t len = strcspn(at, "+-|"), i = 0;
-            while (i < count && (strlen(names[i]) != len || memcmp(names[i], at, len) != 0))
-                i++;
-            if (i == count && count < STITCH__FACTS_EXTRA) {
-                snprintf(names[count], sizeof(names[count]), "%.*s", (int)len, at);
-                name_list[count] = names[count];
-                count++;
-            }
-            at += len;
+    while (**at) {
+        size_t len = strcspn(*at, "|");
+        bool starred = **at == '*';
+        snprintf(out, sizeof(metric_text), "%.*s", (int)len, *at);
+        *at += len + ((*at)[len] == '|');
+        if (!starred)
+            return true;
+    }
+    return false;
+}
+
+/* The same for the names in one. */
+static bool next_name(const char **at, char *out, size_t size)
+{
+    *at += strspn(*at, "+-");
+    size_t len = strcspn(*at, "+-");
+    snprintf(out, size, "%.*s", (int)len, *at);
+    *at += len;
+    return len > 0;
+}
+
+static void list_names(const char *text)
+{
+    char name[sizeof(names[0])];
+    while (next_name(&text, name, sizeof(name))) {
+        size_t i = 0;
+        while (i < name_count && strcmp(names[i], name) != 0)
+            i++;
+        if (i == name_count && name_count < STITCH__FACTS_EXTRA) {
+            memcpy(names[i], name, sizeof(name));
+            name_list[i] = names[i];
+            name_count++;
         }
     }
-    return count;
 }
 
 static bool is_missing(const stitch__counters *c, const char *name)
@@ -129,42 +148,90 @@ static bool is_missing(const stitch__counters *c, const char *name)
     return false;
 }
 
+static bool all_there(const stitch__counters *c, const char *text)
+{
+    char name[sizeof(names[0])];
+    while (next_name(&text, name, sizeof(name))) {
+        if (is_missing(c, name))
+            return false;
+    }
+    return true;
+}
+
+/* Every name that a metric of a set could be made of, but for what is for the full set alone. */
+static void list_all(int set)
+{
+    metric_text text;
+    for (int m = 0; m < STITCH__METRICS; m++) {
+        const stitch__metric_info *info = stitch__metric_info_of(m);
+        const char *at = info->cupti && info->set <= set ? info->cupti : "";
+        while (next_alternative(&at, text))
+            list_names(text);
+    }
+}
+
+/* What each metric of a set is in CUPTI's names, whichever counters it is read from in this set: the first alternative
+ * in metrics.def that is for all sets and that this device has. Then `names` has those in use. */
+static void find_references(int set)
+{
+    stitch__counters_options o = {.set = STITCH__METRIC_CHEAP, .extra = name_list, .max_kernels = 1};
+    stitch_error *err = NULL;
+    stitch__counters *c = NULL;
+    metric_text text;
+    list_all(set);
+    o.extra_count = name_count;
+    check(stitch__counters_open(ctx, dev, cupti, &o, &c, &err), "open", err);
+    name_count = 0;
+    for (int m = 0; m < STITCH__METRICS; m++) {
+        const stitch__metric_info *info = stitch__metric_info_of(m);
+        const char *at = info->cupti && info->set <= set ? info->cupti : "";
+        while (!*references[m] && next_alternative(&at, text)) {
+            if (all_there(c, text))
+                memcpy(references[m], text, sizeof(text));
+        }
+    }
+    stitch__counters_close(c);
+    for (int m = 0; m < STITCH__METRICS; m++)
+        list_names(references[m]);
+}
+
 /* Milliseconds. */
-static double collect(const stitch__counters_options *o, bool measure, stitch__counters **c)
+static double collect(const stitch__counters_options *o, stitch__counters **c)
 {
     stitch_error *err = NULL;
     int64_t start = stitch__now_ns();
     check(stitch__cupti_get(ctx, &cupti, &err), "CUPTI", err);
     check(stitch__counters_open(ctx, dev, cupti, o, c, &err), "open", err);
-    if (measure) {
-        check(stitch__counters_start(*c, &err), "start", err);
-        count_six(*c);
-        check(stitch__counters_stop(*c, &err), "stop", err);
-    }
+    check(stitch__counters_start(*c, &err), "start", err);
+    count_six(*c);
+    check(stitch__counters_stop(*c, &err), "stop", err);
     return (double)(stitch__now_ns() - start) / 1e6;
 }
 
-static void values(const char *set_name, bool measure)
+static void print_names(const char *set_name)
 {
-    double metrics[STITCH__METRICS], extra[STITCH__FACTS_EXTRA];
+    stitch_error *err = NULL;
+    check(stitch__cupti_get(ctx, &cupti, &err), "CUPTI", err);
+    find_references(set_of(set_name));
+    for (size_t i = 0; i < name_count; i++)
+        printf("%s\n", names[i]);
+}
+
+static void print_values(const char *set_name)
+{
+    double metrics[STITCH__METRICS];
     stitch__counters_options o = {.set = set_of(set_name), .max_kernels = SIX, .repeats = true};
     stitch__counters *c = NULL, *second = NULL;
-    o.extra = name_list;
-    o.extra_count = list_names(o.set);
-    double ms = collect(&o, measure, &c);
-    for (size_t n = 0; n < o.extra_count && !measure; n++) {
-        if (!is_missing(c, names[n]))
-            printf("%s\n", names[n]);
-    }
-    for (size_t i = 0; i < stitch__counters_count(c); i++) {
-        stitch__counters_get(c, i, metrics, extra);
-        for (size_t n = 0; n < o.extra_count && i < SIX; n++) {
-            if (!isnan(extra[n]))
-                printf("%s\t%s\t%.17g\n", six_names[i], names[n], extra[n]);
+    double ms = collect(&o, &c), again = collect(&o, &second);
+    find_references(o.set);
+    for (size_t i = 0; i < stitch__counters_count(c) && i < SIX; i++) {
+        stitch__counters_get(c, i, metrics, NULL);
+        for (int m = 0; m < STITCH__METRICS; m++) {
+            if (*references[m] && !isnan(metrics[m]))
+                printf("%s\t%s\t%.17g\n", six_names[i], references[m], metrics[m]);
         }
     }
-    if (measure)
-        printf("# ms %.3f\n# again %.3f\n# passes %zu\n", ms, collect(&o, true, &second), stitch__counters_passes(c));
+    printf("# ms %.3f\n# again %.3f\n# passes %zu\n", ms, again, stitch__counters_passes(c));
     stitch__counters_close(second);
     stitch__counters_close(c);
 }
@@ -290,8 +357,10 @@ int main(int argc, char **argv)
     set_up();
     if (strcmp(mode, "run") == 0) {
         six();
-    } else if (strcmp(mode, "names") == 0 || strcmp(mode, "values") == 0) {
-        values(argc > 2 ? argv[2] : NULL, strcmp(mode, "values") == 0);
+    } else if (strcmp(mode, "names") == 0) {
+        print_names(argc > 2 ? argv[2] : NULL);
+    } else if (strcmp(mode, "values") == 0) {
+        print_values(argc > 2 ? argv[2] : NULL);
     } else if (strcmp(mode, "time") == 0) {
         int64_t start = stitch__now_ns();
         six();

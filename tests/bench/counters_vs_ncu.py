@@ -4,7 +4,8 @@
 usage: python3 tests/bench/counters_vs_ncu.py [-v] [--replay application|kernel] [ROUNDS]       (default 3; -v prints every value)
 
 Needs a GPU, the right to count, ncu, and bench_counters in a build folder (STITCH_BUILD, default build). ncu is told to leave clocks and
-caches alone, as CUPTI does. What is compared are medians of the rounds. Counts have to agree within 2 %, rates and times within 5 %; where
+caches alone, as CUPTI does. What is compared are medians of the rounds, each of our metrics with what metrics.def says it is in CUPTI's names,
+sums and differences too, whichever counters it was read from. Counts have to agree within 2 %, rates and times within 5 %; where
 both values are below a floor they are noise and not compared: bytes that a cache happens to keep, shares of less than a per cent, reasons
 to wait that hold less than half a per cent of a kernel's waiting warps. Exits with 77 where something is missing, with 1 where values differ.
 Values are read from ncu's report through its Python module, which has all digits; without that module from its text, which has two decimals.
@@ -19,6 +20,7 @@ import argparse
 import csv
 import glob
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -115,6 +117,17 @@ def theirs(ncu, names, replay):
         return (read_text(ncu, report, names), seconds, "text") if values is None else (values, seconds, "report")
 
 
+def of_expression(text, kernel, values):
+    """A name of CUPTI's, or a sum or difference of some, from values by kernel and name; None where one is missing."""
+    total = 0
+    for sign, name in re.findall(r"([+-]?)([^+-]+)", text):
+        value = values.get((kernel, name))
+        if value is None or value != value:
+            return None
+        total += -value if sign == "-" else value
+    return max(total, 0)
+
+
 def medians(rounds):
     return {key: statistics.median(r[key] for r in rounds if key in r) for key in set().union(*rounds)}
 
@@ -153,8 +166,8 @@ def compare(mine, other, verbose, quiet=False):
     """The values that differ; prints them unless quiet, and how many there are."""
     worst, bad, compared, missing, warps = {}, [], 0, [], waiting(mine)
     for (kernel, name), a in sorted(mine.items()):
-        b = other.get((kernel, name))
-        if b is None or b != b:
+        b = of_expression(name, kernel, other)
+        if b is None:
             missing.append((kernel, name))
             continue
         noise = floor(name, warps.get(kernel, 0))
@@ -207,7 +220,7 @@ def main():
             tool.append(seconds)
         mine, other = medians(mine), {"kernel": medians(kernel)}
         other["application"], whole, place = theirs(ncu, names, "application")
-        print(f"{which} set: {len(names)} metrics, {notes['passes']:.0f} passes here; ncu's values from its {place}")
+        print(f"{which} set: {len({name for _, name in mine})} metrics of {len(names)} names, {notes['passes']:.0f} passes here; ncu's values from its {place}")
         for replay, values in other.items():
             print(f"  beside ncu's {replay} replay:")
             differ = compare(mine, values, options.verbose, replay != options.replay)
