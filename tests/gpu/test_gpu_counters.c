@@ -263,6 +263,84 @@ TEST(matrix_instructions)
     close_work();
 }
 
+/* What metrics.def has the full set read from other counters than the default one: the same values from both. Counts
+ * are equal, shares of cycles those of two runs. */
+enum { SEVEN = SIX + 1, OTHERS = 16, ALTERNATIVES = 2 };
+
+static void count_seven(const stitch__counters_options *o)
+{
+    begin(o);
+    do {
+        CHECK_CU(launch_six(&work));
+        CHECK_CU(launch_special(&work, 1024, 1000));
+    } while (again());
+    end(SEVEN);
+}
+
+/* The names after the one with the star; how many. */
+static size_t plain_names(const char *text, char (*names)[STITCH__METRIC_NAME + 1])
+{
+    size_t count = 0;
+    for (const char *at = strchr(text, '|'); at && count < ALTERNATIVES; at = strchr(at + 1, '|'))
+        snprintf(names[count++], sizeof(*names), "%.*s", (int)strcspn(at + 1, "|"), at + 1);
+    return count;
+}
+
+TEST(other_counters_of_the_full_set)
+{
+    static char names[OTHERS * ALTERNATIVES][STITCH__METRIC_NAME + 1];
+    static double from[SEVEN][STITCH__METRICS], plain[STITCH__FACTS_EXTRA];
+    const char *list[OTHERS * ALTERNATIVES];
+    struct {
+        int metric;
+        size_t first, count;
+    } others[OTHERS];
+    size_t other_count = 0, name_count = 0;
+    for (int m = 0; m < STITCH__METRICS; m++) {
+        const stitch__metric_info *info = stitch__metric_info_of(m);
+        if (!info->cupti || *info->cupti != '*')
+            continue;
+        CHECK(other_count < OTHERS);
+        others[other_count].metric = m;
+        others[other_count].first = name_count;
+        others[other_count].count = plain_names(info->cupti, names + name_count);
+        name_count += others[other_count++].count;
+    }
+    CHECK(other_count > 4);
+    for (size_t i = 0; i < name_count; i++)
+        list[i] = names[i];
+    open_work(SIX_FLOATS);
+    count_seven(&full);
+    printf("# full set: %zu passes, not offered: %s\n", stitch__counters_passes(counters),
+           stitch__counters_missing(counters));
+    for (size_t i = 0; i < SEVEN; i++)
+        stitch__counters_get(counters, i, from[i], NULL);
+    stitch__counters_close(counters);
+    stitch__counters_options o = {STITCH__METRIC_CHEAP, list, name_count, ROOM, true};
+    count_seven(&o);
+    int differ = 0;
+    for (size_t i = 0; i < SEVEN; i++) {
+        double metrics[STITCH__METRICS];
+        stitch__counters_get(counters, i, metrics, plain);
+        for (size_t k = 0; k < other_count; k++) {
+            const stitch__metric_info *info = stitch__metric_info_of(others[k].metric);
+            const double a = from[i][others[k].metric];
+            size_t n = others[k].first, after = n + others[k].count;
+            while (n + 1 < after && isnan(plain[n])) /* a name that this chip does not have */
+                n++;
+            double most = strcmp(info->unit, "%") == 0 ? 0.5 + 0.05 * plain[n] : 0;
+            bool same = fabs(a - plain[n]) <= most;
+            printf("# %-12s %-22s %16.8g, %16.8g as %s%s\n", i < SIX ? six_names[i] : "special", info->key, a, plain[n],
+                   names[n], same ? "" : ": DIFFERS");
+            differ += !same;
+        }
+    }
+    CHECK_INT(differ, 0);
+    CHECK(from[SIX][STITCH__METRIC_XU_SHARE] > 5 && from[SIX][STITCH__METRIC_ALU_SHARE] > 5);
+    CHECK(from[1][STITCH__METRIC_FMA_SHARE] > 20);
+    close_work();
+}
+
 /* ---- what replaying leaves ---- */
 
 TEST(memory_is_as_after_one_run)
@@ -510,6 +588,6 @@ TEST(ten_sessions_leak_nothing)
 }
 
 TEST_MAIN(RUN(six_kernels), RUN(instructions), RUN(sectors_of_requests), RUN(bank_conflicts), RUN(matrix_instructions),
-          RUN(memory_is_as_after_one_run), RUN(launches_of_a_graph), RUN(counts_of_launches),
-          RUN(a_whole_device_has_what_its_chip_has), RUN(extra_metrics), RUN(counters_and_traces_take_turns),
-          RUN(ten_sessions_leak_nothing), RUN(bytes_of_an_addition))
+          RUN(other_counters_of_the_full_set), RUN(memory_is_as_after_one_run), RUN(launches_of_a_graph),
+          RUN(counts_of_launches), RUN(a_whole_device_has_what_its_chip_has), RUN(extra_metrics),
+          RUN(counters_and_traces_take_turns), RUN(ten_sessions_leak_nothing), RUN(bytes_of_an_addition))

@@ -43,12 +43,22 @@ static const char counter_source[] =
     "    asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%4,%5}, {%4,%5}, \"\n"
     "                 \"{%0,%1,%2,%3};\" : \"+f\"(c0), \"+f\"(c1), \"+f\"(c2), \"+f\"(c3) : \"r\"(a), \"r\"(b));\n"
     "  out[blockIdx.x * blockDim.x + threadIdx.x] = c0 + c1 + c2 + c3; }\n"
+    /* n special functions and 4 n logic operations a thread */
+    "extern \"C\" __global__ void special(float *out, int n)\n"
+    "{ float x = threadIdx.x; unsigned k = threadIdx.x;\n"
+    "#pragma unroll 1\n"
+    "  for (int i = 0; i < n; i++) {\n"
+    "    asm volatile(\"ex2.approx.ftz.f32 %0, %0;\" : \"+f\"(x));\n"
+    "#pragma unroll\n"
+    "    for (int j = 0; j < 4; j++)\n"
+    "      asm volatile(\"xor.b32 %0, %0, %1;\" : \"+r\"(k) : \"r\"(i)); }\n"
+    "  out[blockIdx.x * blockDim.x + threadIdx.x] = x + k; }\n"
     "extern \"C\" __global__ void increment(int *p)\n"
     "{ p[blockIdx.x * blockDim.x + threadIdx.x] += 1; }\n";
 
-enum { ADD, FUSED, GATHER, SHARED_READ, MATRIX, INCREMENT, COUNTER_KERNELS, COUNTER_BLOCK = 256 };
-static const char *const counter_names[COUNTER_KERNELS] = {"add",         "fused",  "gather",
-                                                           "shared_read", "matrix", "increment"};
+enum { ADD, FUSED, GATHER, SHARED_READ, MATRIX, SPECIAL, INCREMENT, COUNTER_KERNELS, COUNTER_BLOCK = 256 };
+static const char *const counter_names[COUNTER_KERNELS] = {"add",    "fused",   "gather",   "shared_read",
+                                                           "matrix", "special", "increment"};
 
 typedef struct counter_work {
     stitch__device *dev;
@@ -134,6 +144,12 @@ static inline CUresult launch_matrix(counter_work *w, unsigned grid, int n)
 {
     void *args[] = {&w->z, &n};
     return counter_launch(w, MATRIX, grid, w->stream, args);
+}
+
+static inline CUresult launch_special(counter_work *w, unsigned grid, int n)
+{
+    void *args[] = {&w->z, &n};
+    return counter_launch(w, SPECIAL, grid, w->stream, args);
 }
 
 static inline CUresult launch_increment(counter_work *w, unsigned grid)
