@@ -27,7 +27,8 @@ typedef struct stitch__metric_plan {
     const uint8_t *availability; /* the caller's */
     void *host;                  /* CUPTI's object */
     size_t name_count;
-    const char **names; /* CUPTI's, each once */
+    const char **names;   /* CUPTI's, each once */
+    const char **ordered; /* scratch: the same */
     stitch__metric_sum metrics[STITCH__METRICS];
     size_t extra_count;
     size_t extra[STITCH__FACTS_EXTRA]; /* index into names; SIZE_MAX: not offered */
