@@ -33,6 +33,7 @@ struct stitch__counters {
     bool *wanted; /* NULL: all */
     /* While they run. */
     bool running, claimed, started, complete, paused;
+    bool failed; /* once: the plan is not kept */
     void *subscriber, *profiler;
     size_t data_size, passes_made;
     uint8_t *data;
@@ -105,10 +106,11 @@ static int make_plan(stitch__counters *c, stitch__metric_plan *out, stitch_error
     int rc = CALL(c, DeviceGetChipName, &chip, err);
     if (rc == STITCH_OK && !chip.name)
         rc = stitch__err(c->ctx, err, STITCH_E_LIBRARY, "cuptiDeviceGetChipName gives no name");
-    if (rc == STITCH_OK)
-        rc = stitch__metric_plan_make(c->ctx, c->cupti, chip.name, c->availability, c->set, c->extra, c->extra_count,
-                                      out, err);
-    return rc;
+    if (rc ||
+        (!c->availability && c->extra_count == 0 && stitch__metric_plan_take(c->ctx, c->cupti, chip.name, c->set, out)))
+        return rc;
+    return stitch__metric_plan_make(c->ctx, c->cupti, chip.name, c->availability, c->set, c->extra, c->extra_count, out,
+                                    err);
 }
 
 static int open_parts(stitch__counters *c, stitch_error **err)
@@ -188,16 +190,28 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
 
 /* ---- starting ---- */
 
-static int make_image(stitch__counters *c, stitch_error **err)
+static int find_data_size(stitch__counters *c, stitch_error **err)
 {
+    if (c->plan.data_kernels == c->max_kernels)
+        return STITCH_OK;
     stitch__cupti_data_size s = {STITCH__CUPTI_DATA_SIZE_SIZE, NULL, c->profiler, c->plan.names, c->plan.name_count};
     s.max_ranges = c->max_kernels;
     s.max_nodes = (uint32_t)c->max_kernels;
     int rc = CALL(c, RangeProfilerGetCounterDataSize, &s, err);
     if (rc)
         return rc;
-    c->data_size = s.data_size;
-    c->data = stitch__calloc(c->ctx, 1, s.data_size ? s.data_size : 1);
+    c->plan.data_size = s.data_size;
+    c->plan.data_kernels = c->max_kernels;
+    return STITCH_OK;
+}
+
+static int make_image(stitch__counters *c, stitch_error **err)
+{
+    int rc = find_data_size(c, err);
+    if (rc)
+        return rc;
+    c->data_size = c->plan.data_size;
+    c->data = stitch__calloc(c->ctx, 1, c->data_size ? c->data_size : 1);
     if (!c->data)
         return stitch__err_nomem(c->ctx, err);
     stitch__cupti_data_init i = {STITCH__CUPTI_DATA_INIT_SIZE, NULL, c->profiler, c->data_size, c->data};
@@ -326,6 +340,7 @@ int stitch__counters_start(stitch__counters *c, stitch_error **err)
     } else {
         release(c, NULL);
     }
+    c->failed = c->failed || rc;
     return rc;
 }
 
@@ -417,6 +432,7 @@ int stitch__counters_pause(stitch__counters *c, stitch_error **err)
         return rc;
     rc = end_pass(c, err);
     c->paused = rc == STITCH_OK;
+    c->failed = c->failed || rc;
     stitch__device_leave(c->dev);
     return rc;
 }
@@ -438,6 +454,7 @@ int stitch__counters_again(stitch__counters *c, bool *more, stitch_error **err)
         rc = CALL(c, RangeProfilerStart, &o, err);
         c->started = *more = rc == STITCH_OK;
     }
+    c->failed = c->failed || rc;
     stitch__device_leave(c->dev);
     return rc;
 }
@@ -469,6 +486,7 @@ int stitch__counters_stop(stitch__counters *c, stitch_error **err)
     if (entered)
         stitch__device_leave(c->dev);
     rc = rc ? rc : gone;
+    c->failed = c->failed || rc;
     if (rc) { /* all or nothing */
         stitch__zero_free(c->values);
         c->count = c->dropped = 0;
@@ -514,10 +532,14 @@ void stitch__counters_close(stitch__counters *c)
     if (c->running) {
         bool entered = stitch__device_enter(c->dev, NULL) == STITCH_OK;
         release(c, NULL);
+        c->failed = true;
         if (entered)
             stitch__device_leave(c->dev);
     }
-    stitch__metric_plan_free(&c->plan);
+    if (c->failed)
+        stitch__metric_plan_free(&c->plan);
+    else
+        stitch__metric_plan_keep(c->ctx, c->set, &c->plan);
     stitch_free(c->availability);
     stitch_free(c->wanted);
     stitch_free(c->values);

@@ -39,6 +39,7 @@ typedef struct stitch__metric_plan {
     bool *refused;       /* scratch: metrics.def's names and extra ones that CUPTI knows and cannot collect */
     const char **known;  /* their names */
     size_t known_count;
+    size_t data_kernels, data_size; /* the user's: room that CUPTI wants for so many kernels; 0: not asked yet */
 } stitch__metric_plan;
 
 /* `chip`: as cuptiDeviceGetChipName says it ("GH100"). `availability`: the device's image, which the plan goes on
@@ -52,5 +53,13 @@ int stitch__metric_plan_make(const stitch_context *ctx, const stitch__cupti *cup
 int stitch__metric_plan_evaluate(stitch__metric_plan *plan, const uint8_t *data, size_t data_size, size_t range,
                                  double *metrics, double *extra, stitch_error **err);
 void stitch__metric_plan_free(stitch__metric_plan *plan);
+
+/* Plans that a context keeps (metric_plans.c). take() finds one for a set, without metrics by name, of a whole device,
+ * and hands it over. keep() takes a plan over that worked, and frees it where it is none of these or has no place.
+ * forget() frees what is kept, as the context's end does. From any thread. */
+bool stitch__metric_plan_take(stitch_context *ctx, const stitch__cupti *cupti, const char *chip, int set,
+                              stitch__metric_plan *out);
+void stitch__metric_plan_keep(stitch_context *ctx, int set, stitch__metric_plan *plan);
+void stitch__metric_plans_forget(stitch_context *ctx);
 
 #endif

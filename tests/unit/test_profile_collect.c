@@ -15,6 +15,7 @@
 #include "line_table.h"
 #include "profile/collect.h"
 #include "profile/exclusive.h"
+#include "profile/metric_plan.h"
 
 static meter memory = {.refuse_at = -1};
 static stitch_context *ctx;
@@ -240,6 +241,8 @@ static void begin_fresh(void)
     err = NULL;
     memory.refuse_at = -1;
     fake.fault = CUDA_SUCCESS;
+    if (ctx)
+        stitch__metric_plans_forget(ctx);
     fake_profiler_reset();
     fp->repeats = true;
     memset(&pcs, 0, sizeof(pcs));
@@ -272,6 +275,7 @@ static int collect(uint32_t parts)
 /* Nothing is on or held, and all can be had again. */
 static void check_quiet(const char *after)
 {
+    stitch__metric_plans_forget(ctx);
     bool on = fc->subscribed || fp->hosts || fp->profilers || fp->started || pcs.enabled || pcs.started;
     for (int i = 0; i < 64; i++)
         on = on || fc->enabled[i];
@@ -332,8 +336,8 @@ TEST(everything)
     CHECK_NEAR(beta->time_us, 4, 1e-9);
     CHECK(facts->busy_us > 7.9 && facts->busy_us < 8.1);
     /* By the order of launches, not of the device. */
-    CHECK_NEAR(alpha->metric[STITCH__METRIC_INST], mean_of("smsp__inst_executed.sum", 0, 1), 1);
-    CHECK_NEAR(beta->metric[STITCH__METRIC_INST], mean_of("smsp__inst_executed.sum", 2, 2), 1);
+    CHECK_NEAR(alpha->metric[STITCH__METRIC_INST], mean_of("smsp__sass_inst_executed.sum", 0, 1), 1);
+    CHECK_NEAR(beta->metric[STITCH__METRIC_INST], mean_of("smsp__sass_inst_executed.sum", 2, 2), 1);
     CHECK_NEAR(alpha->metric[STITCH__METRIC_L1_SHARE],
                mean_of("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", 0, 1), 1);
     CHECK_INT(facts->extra_count, 2);

@@ -13,6 +13,7 @@
 #include "fake_driver.h"
 #include "fake_profiler.h"
 #include "profile/counters.h"
+#include "profile/metric_plan.h"
 #include "profile/profile.h"
 
 static meter memory = {.refuse_at = -1};
@@ -37,6 +38,8 @@ static void begin_fresh(void)
     err = NULL;
     memory.refuse_at = -1;
     fake.fault = CUDA_SUCCESS;
+    if (ctx)
+        stitch__metric_plans_forget(ctx);
     fake_profiler_reset();
     o.device = "cuda:0";
     o.get_proc = fake_get_proc;
@@ -68,6 +71,7 @@ static int whole(const stitch__counters_options *o, size_t launches, stitch_erro
 
 static void check_released(void)
 {
+    stitch__metric_plans_forget(ctx);
     CHECK_INT(fp->hosts, 0);
     CHECK_INT(fp->profilers, 0);
     CHECK(!fp->started);
@@ -301,6 +305,116 @@ TEST(pauses_and_launches_that_are_not_wanted)
     CHECK_OK(stitch__counters_start(counters, &err));
     fp->fail[FAKE_PROFILER_RangeProfilerStop] = 999;
     CHECK_ERR(stitch__counters_pause(counters, &err), STITCH_E_LIBRARY, "cuptiRangeProfilerStop");
+    check_quiet();
+}
+
+/* ---- plans that are kept ---- */
+
+static void collect_and_close(const stitch__counters_options *o)
+{
+    CHECK_OK(whole(o, 2, &err));
+    CHECK_INT(stitch__counters_count(counters), 2);
+    for (size_t i = 0; i < 2; i++)
+        CHECK_NEAR(value_of(STITCH__METRIC_TIME, i), fake_profiler_value("gpu__time_duration.sum", i), 0);
+    stitch__counters_close(counters);
+    counters = NULL;
+}
+
+TEST(plans_are_kept)
+{
+    static const char *const names[] = {"sm__cycles_elapsed.max"};
+    static const stitch__counters_options full = {STITCH__METRIC_FULL, NULL, 0, 64},
+                                          more = {STITCH__METRIC_CHEAP, NULL, 0, 65},
+                                          extra = {STITCH__METRIC_CHEAP, names, 1, 64};
+    const int *plans = &fp->calls[FAKE_PROFILER_ProfilerHostConfigAddMetrics],
+              *sizes = &fp->calls[FAKE_PROFILER_RangeProfilerGetCounterDataSize];
+    begin_fresh();
+    for (int i = 0; i < 3; i++) {
+        collect_and_close(&cheap);
+        CHECK(*plans == 1 && *sizes == 1 && fp->hosts == 1);
+    }
+    for (int i = 0; i < 3; i++) { /* one for each set */
+        collect_and_close(&full);
+        CHECK(*plans == 2 && *sizes == 2 && fp->hosts == 2);
+    }
+    collect_and_close(&cheap);
+    CHECK(*plans == 2 && *sizes == 2);
+    for (int i = 0; i < 3; i++) { /* not with names, which may be any */
+        collect_and_close(&extra);
+        CHECK(*plans == 3 + i && *sizes == 3 + i && fp->hosts == 2);
+    }
+    collect_and_close(&more);
+    CHECK(*plans == 5 && *sizes == 6);
+    collect_and_close(&more);
+    CHECK(*plans == 5 && *sizes == 6);
+    collect_and_close(&cheap);
+    CHECK(*plans == 5 && *sizes == 7);
+    check_quiet();
+}
+
+TEST(a_kept_plan_has_one_user)
+{
+    stitch__counters *second = NULL;
+    begin_fresh();
+    collect_and_close(&cheap);
+    CHECK_OK(open_with(&cheap));
+    CHECK_OK(stitch__counters_open(ctx, dev, &cupti, &cheap, &second, &err));
+    CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostConfigAddMetrics], 2);
+    CHECK_INT(fp->hosts, 2);
+    stitch__counters_close(second);
+    stitch__counters_close(counters);
+    counters = NULL;
+    CHECK_INT(fp->hosts, 1);
+    collect_and_close(&cheap);
+    CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostConfigAddMetrics], 2);
+    CHECK_OK(open_with(&cheap)); /* is not there while another has it, and comes back */
+    CHECK_OK(stitch__counters_start(counters, &err));
+    stitch__counters_close(counters); /* not at its end */
+    counters = NULL;
+    CHECK_INT(fp->hosts, 0);
+    check_quiet();
+}
+
+/* A plan that something failed with is not used again. */
+TEST(no_plan_is_kept_after_an_error)
+{
+    for (int function = 0; function < FAKE_PROFILER_FUNCTIONS; function++) {
+        begin_fresh();
+        collect_and_close(&cheap);
+        fp->fail[function] = 999;
+        int rc = whole(&cheap, 2, &err);
+        stitch__counters_close(counters);
+        counters = NULL;
+        CHECK((rc == STITCH_OK) == !err);
+        stitch_error_free(err);
+        err = NULL;
+        fp->fail[function] = 0;
+        const int before = fp->calls[FAKE_PROFILER_ProfilerHostConfigAddMetrics], hosts = fp->hosts;
+        CHECK(rc == STITCH_OK || hosts <= 1);
+        collect_and_close(&cheap);
+        CHECK_INT(fp->calls[FAKE_PROFILER_ProfilerHostConfigAddMetrics], before + (hosts == 0));
+        check_quiet();
+    }
+}
+
+TEST(the_context_frees_what_is_kept)
+{
+    stitch_context_options o = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_context *other = NULL;
+    stitch__device *there = NULL;
+    begin_fresh();
+    o.device = "cuda:0";
+    o.get_proc = fake_get_proc;
+    CHECK_OK(stitch_context_new(&other, &o, &err));
+    CHECK_OK(stitch__device_get(other, &there, &err));
+    CHECK_OK(stitch__counters_open(other, there, &cupti, &cheap, &counters, &err));
+    stitch__counters_close(counters);
+    counters = NULL;
+    CHECK_INT(fp->hosts, 1);
+    CHECK_OK(open_with(&cheap)); /* of this context, which has none */
+    CHECK_INT(fp->hosts, 2);
+    stitch_context_free(other);
+    CHECK_INT(fp->hosts, 1);
     check_quiet();
 }
 
@@ -754,12 +868,13 @@ TEST(no_memory)
 
 TEST(a_thousand_collections_leak_nothing)
 {
+    int64_t live = 0;
     begin_fresh();
-    int64_t live = memory.live;
     for (int i = 0; i < 1000; i++) {
         CHECK_OK(whole(&cheap, 3, &err));
         stitch__counters_close(counters);
         counters = NULL;
+        live = i ? live : memory.live;
     }
     CHECK_INT(memory.live, live);
     check_quiet();
@@ -767,7 +882,8 @@ TEST(a_thousand_collections_leak_nothing)
 
 TEST_MAIN(RUN(values_of_launches), RUN(other_counters_in_the_full_set), RUN(sums_and_differences),
           RUN(ranges_come_in_any_order), RUN(more_kernels_than_room), RUN(starts_and_stops),
-          RUN(pauses_and_launches_that_are_not_wanted), RUN(refused_metrics),
+          RUN(pauses_and_launches_that_are_not_wanted), RUN(plans_are_kept), RUN(a_kept_plan_has_one_user),
+          RUN(no_plan_is_kept_after_an_error), RUN(the_context_frees_what_is_kept), RUN(refused_metrics),
           RUN(counters_that_a_chip_has_and_a_device_has_not), RUN(devices_that_cannot),
           RUN(libraries_that_lack_a_function), RUN(a_library_without_its_neighbour), RUN(bad_requests),
           RUN(every_error_in_every_function), RUN(errors_of_the_subscription), RUN(errors_say_what_to_do),
