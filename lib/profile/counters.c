@@ -100,16 +100,21 @@ static int read_availability(stitch__counters *c, stitch_error **err)
     return a.image ? CALL(c, ProfilerGetCounterAvailability, &a, err) : stitch__err_nomem(c->ctx, err);
 }
 
-static int make_plan(stitch__counters *c, stitch__metric_plan *out, stitch_error **err)
+static int make_plan(stitch__counters *c, const uint8_t *availability, bool plain, stitch__metric_plan *out,
+                     stitch_error **err)
 {
     stitch__cupti_chip_name chip = {STITCH__CUPTI_CHIP_NAME_SIZE, NULL, (size_t)c->dev->ordinal};
     int rc = CALL(c, DeviceGetChipName, &chip, err);
     if (rc == STITCH_OK && !chip.name)
         rc = stitch__err(c->ctx, err, STITCH_E_LIBRARY, "cuptiDeviceGetChipName gives no name");
-    if (rc ||
-        (!c->availability && c->extra_count == 0 && stitch__metric_plan_take(c->ctx, c->cupti, chip.name, c->set, out)))
+    if (rc)
         return rc;
-    return stitch__metric_plan_make(c->ctx, c->cupti, chip.name, c->availability, c->set, c->extra, c->extra_count, out,
+    if (plain)
+        return stitch__metric_plan_make_plain(c->ctx, c->cupti, chip.name, availability, c->set, c->extra,
+                                              c->extra_count, out, err);
+    if (!availability && c->extra_count == 0 && stitch__metric_plan_take(c->ctx, c->cupti, chip.name, c->set, out))
+        return STITCH_OK;
+    return stitch__metric_plan_make(c->ctx, c->cupti, chip.name, availability, c->set, c->extra, c->extra_count, out,
                                     err);
 }
 
@@ -123,7 +128,7 @@ static int open_parts(stitch__counters *c, stitch_error **err)
         rc = check_support(c, err);
     if (rc == STITCH_OK && is_part(c->dev->info.name))
         rc = read_availability(c, err);
-    return rc ? rc : make_plan(c, &c->plan, err);
+    return rc ? rc : make_plan(c, c->availability, false, &c->plan, err);
 }
 
 static int keep_wanted(stitch__counters *c, const bool *wanted, stitch_error **err)
@@ -287,11 +292,11 @@ static int release(stitch__counters *c, stitch_error **err)
     return rc;
 }
 
-/* With the counters that the device has, where that was not asked before: whether that is another plan. */
-static bool plan_again(stitch__counters *c)
+/* Whether there is another plan than the one that CUPTI refused. */
+static bool replan(stitch__counters *c, const uint8_t *availability, bool plain)
 {
     stitch__metric_plan plan;
-    if (c->availability || read_availability(c, NULL) || !c->availability || make_plan(c, &plan, NULL))
+    if (make_plan(c, availability, plain, &plan, NULL))
         return false;
     bool same = plan.config_size == c->plan.config_size && memcmp(plan.config, c->plan.config, plan.config_size) == 0;
     stitch__metric_plan_free(same ? &plan : &c->plan);
@@ -300,14 +305,27 @@ static bool plan_again(stitch__counters *c)
     return !same;
 }
 
+/* With the counters that the device has, where that was not asked before. */
+static bool plan_for_the_device(stitch__counters *c)
+{
+    return !c->availability && !read_availability(c, NULL) && c->availability && replan(c, c->availability, false);
+}
+
+/* Without what metrics.def has for the full set alone. */
+static bool plan_plainly(stitch__counters *c)
+{
+    return c->set == STITCH__METRIC_FULL && !c->plan.plain && replan(c, c->plan.availability, true);
+}
+
 static int begin(stitch__counters *c, stitch_error **err)
 {
+    bool (*const others[])(stitch__counters *) = {plan_for_the_device, plan_plainly};
     stitch_error *why = NULL;
     bool refused = false;
     int rc = attach(c, &refused, &why);
-    if (refused) {
+    for (size_t i = 0; refused && i < STITCH__COUNT(others); i++) {
         detach(c, NULL);
-        if (plan_again(c)) {
+        if (others[i](c)) {
             stitch_error_free(why);
             why = NULL;
             rc = attach(c, &refused, &why);

@@ -123,7 +123,7 @@ static int choose(stitch__metric_plan *p, int set, const char *text, stitch__met
         bool full_only = *text == '*';
         text += full_only;
         end = strcspn(text, "|");
-        if (!full_only || set == STITCH__METRIC_FULL)
+        if (!full_only || (set == STITCH__METRIC_FULL && !p->plain))
             rc = choose_one(p, text, end, out, err);
     }
     return rc;
@@ -312,9 +312,9 @@ static size_t most_names(size_t extra_count)
     return n;
 }
 
-int stitch__metric_plan_make(const stitch_context *ctx, const stitch__cupti *cupti, const char *chip,
-                             const uint8_t *availability, int set, const char *const *extra, size_t extra_count,
-                             stitch__metric_plan *out, stitch_error **err)
+static int make(const stitch_context *ctx, const stitch__cupti *cupti, const char *chip, const uint8_t *availability,
+                int set, bool plain, const char *const *extra, size_t extra_count, stitch__metric_plan *out,
+                stitch_error **err)
 {
     memset(out, 0, sizeof(*out));
     int rc = check_request(ctx, set, extra, extra_count, err);
@@ -325,6 +325,7 @@ int stitch__metric_plan_make(const stitch_context *ctx, const stitch__cupti *cup
     out->arena.ctx = ctx;
     out->cupti = cupti;
     out->availability = availability;
+    out->plain = plain;
     out->extra_count = extra_count;
     out->chip = stitch__arena_strdup(&out->arena, chip);
     out->names = stitch__arena_array(&out->arena, most, sizeof(*out->names));
@@ -346,6 +347,20 @@ int stitch__metric_plan_make(const stitch_context *ctx, const stitch__cupti *cup
     if (rc)
         stitch__metric_plan_free(out);
     return rc;
+}
+
+int stitch__metric_plan_make(const stitch_context *ctx, const stitch__cupti *cupti, const char *chip,
+                             const uint8_t *availability, int set, const char *const *extra, size_t extra_count,
+                             stitch__metric_plan *out, stitch_error **err)
+{
+    return make(ctx, cupti, chip, availability, set, false, extra, extra_count, out, err);
+}
+
+int stitch__metric_plan_make_plain(const stitch_context *ctx, const stitch__cupti *cupti, const char *chip,
+                                   const uint8_t *availability, int set, const char *const *extra, size_t extra_count,
+                                   stitch__metric_plan *out, stitch_error **err)
+{
+    return make(ctx, cupti, chip, availability, set, true, extra, extra_count, out, err);
 }
 
 static double sum_of(const stitch__metric_sum *s, const double *values)

@@ -25,6 +25,7 @@ typedef struct stitch__metric_plan {
     stitch__arena arena;
     const char *chip;
     const uint8_t *availability; /* the caller's */
+    bool plain;                  /* nothing that is for the full set alone */
     void *host;                  /* CUPTI's object */
     size_t name_count;
     const char **names;   /* CUPTI's, each once */
@@ -48,6 +49,10 @@ typedef struct stitch__metric_plan {
 int stitch__metric_plan_make(const stitch_context *ctx, const stitch__cupti *cupti, const char *chip,
                              const uint8_t *availability, int set, const char *const *extra, size_t extra_count,
                              stitch__metric_plan *out, stitch_error **err);
+/* The same without what metrics.def has for the full set alone. */
+int stitch__metric_plan_make_plain(const stitch_context *ctx, const stitch__cupti *cupti, const char *chip,
+                                   const uint8_t *availability, int set, const char *const *extra, size_t extra_count,
+                                   stitch__metric_plan *out, stitch_error **err);
 /* Values of one range of decoded counter data: STITCH__METRICS of them and the extra ones, NAN where not known. Fails
  * where CUPTI gives none at all. */
 int stitch__metric_plan_evaluate(stitch__metric_plan *plan, const uint8_t *data, size_t data_size, size_t range,

@@ -133,9 +133,11 @@ static int config_image(stitch__cupti_config_image *p)
         return INVALID;
     memset(p->config, 1, p->config_size);
     memcpy(p->config, config_mark, sizeof(config_mark));
-    for (size_t i = 0; i < h->count; i++)
-        if (matches(h->names[i], f->unavailable))
+    for (size_t i = 0; i < h->count; i++) {
+        p->config[CONFIG_BYTES + i] = (uint8_t)fake_profiler_value(h->names[i], 0);
+        if (matches(h->names[i], f->unavailable) || matches(h->names[i], f->refused))
             p->config[sizeof(config_mark)] = 2;
+    }
     return STITCH__CUPTI_OK;
 }
 

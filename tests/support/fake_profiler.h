@@ -26,6 +26,7 @@ typedef struct fake_profiler {
     const char *without;                  /* names with this in them are not known */
     const char *uncollectable;            /* names with this in them are known, and refused */
     const char *unavailable;              /* names with this in them the chip has and the device has not */
+    const char *refused;                  /* names with this in them no profiler takes, though nothing says so before */
     const char *unevaluable;              /* names with this in them have no value */
     const char *infinite;                 /* names with this in them are infinite */
     bool backwards;                       /* ranges come last first */

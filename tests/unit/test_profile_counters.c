@@ -167,6 +167,62 @@ TEST(other_counters_in_the_full_set)
     check_quiet();
 }
 
+/* Counters that nothing is known against until CUPTI refuses to start: the full set is had from the usual ones. */
+TEST(other_counters_that_cannot_be_had)
+{
+    static const stitch__counters_options full = {STITCH__METRIC_FULL, NULL, 0, 10};
+    const int *configured = &fp->calls[FAKE_PROFILER_RangeProfilerSetConfig];
+    begin_fresh();
+    fp->refused = "realtime";
+    CHECK_OK(open_with(&full));
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stitch__counters_start(counters, &err));
+        fake_profiler_launch(2);
+        CHECK_OK(stitch__counters_stop(counters, &err));
+        CHECK_INT(stitch__counters_count(counters), 2);
+        CHECK_INT(*configured, 2 + i); /* once refused, then as it is */
+        CHECK_STR(stitch__counters_missing(counters), "");
+        CHECK_NEAR(value_of(STITCH__METRIC_ALU_SHARE, 1),
+                   fake_profiler_value("sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active", 1), 0);
+        CHECK_NEAR(value_of(STITCH__METRIC_INST, 1), fake_profiler_value("smsp__inst_executed.sum", 1), 0);
+    }
+    stitch__counters_close(counters);
+    counters = NULL;
+    CHECK_OK(whole(&full, 1, &err)); /* the plan that worked is kept */
+    CHECK_INT(*configured, 5);
+    check_quiet();
+    begin_fresh();
+    fp->refused = "realtime";
+    int64_t from = memory.calls, live = 0;
+    CHECK_OK(whole(&full, 1, &err));
+    for (int64_t i = 0, needed = memory.calls - from; i < needed; i++) { /* no memory for any of this */
+        check_quiet();
+        live = live ? live : memory.live;
+        fp->refused = "realtime";
+        memory.refuse_at = memory.calls + i;
+        int rc = whole(&full, 1, &err);
+        memory.refuse_at = -1;
+        CHECK(rc == STITCH_OK || rc == STITCH_E_NOMEM || rc == STITCH_E_UNSUPPORTED);
+        CHECK((rc == STITCH_OK) == !err);
+        stitch_error_free(err);
+        err = NULL;
+        stitch__counters_close(counters);
+        counters = NULL;
+        check_released();
+        CHECK_INT(memory.live, live);
+    }
+    begin_fresh();
+    fp->refused = "gpu__time"; /* of the usual ones, too */
+    CHECK_ERR(whole(&full, 1, &err), STITCH_E_UNSUPPORTED, "cuptiRangeProfilerSetConfig");
+    CHECK_INT(*configured, 2);
+    check_quiet();
+    begin_fresh();
+    fp->refused = "gpu__time"; /* the default set has no other plan */
+    CHECK_ERR(whole(&cheap, 1, &err), STITCH_E_UNSUPPORTED, "cuptiRangeProfilerSetConfig");
+    CHECK_INT(*configured, 1);
+    check_quiet();
+}
+
 TEST(sums_and_differences)
 {
     double a = fake_profiler_value("sm__inst_executed_pipe_tensor.sum", 0),
@@ -611,17 +667,20 @@ TEST(bad_requests)
 static const int codes[] = {1,  2,  3,  7,  8,  9,  11, 12, 13, 14, 15, 17, 21, 23,  26, 27,
                             33, 34, 35, 36, 38, 39, 40, 41, 42, 43, 44, 45, 46, 999, -77};
 
-static void fail_once(int function, int code, int after, const char *unavailable)
+static void fail_once(int function, int code, int after, const char *unavailable, const char *refused)
 {
+    const stitch__counters_options o = {refused ? STITCH__METRIC_FULL : STITCH__METRIC_CHEAP, NULL, 0, 64};
     begin_fresh();
     fp->unavailable = unavailable;
+    fp->refused = refused;
     fp->fail[function] = code;
     fp->fail_after = after;
-    int rc = whole(&cheap, 3, &err);
+    int rc = whole(&o, 3, &err);
     CHECK((rc == STITCH_OK) == !err);
     if (rc == STITCH_OK) {
         CHECK_INT(stitch__counters_count(counters), 3);
-        CHECK(!isnan(value_of(STITCH__METRIC_TIME, 2)) || function == FAKE_PROFILER_ProfilerHostEvaluateToGpuValues);
+        CHECK(!isnan(value_of(STITCH__METRIC_TIME, 2)) || function == FAKE_PROFILER_ProfilerHostEvaluateToGpuValues ||
+              (refused && function == FAKE_PROFILER_ProfilerHostGetMetricProperties)); /* asked of others first */
     } else {
         CHECK(*stitch_error_message(err));
         CHECK(!counters || stitch__counters_count(counters) == 0);
@@ -638,8 +697,9 @@ TEST(every_error_in_every_function)
     for (int function = 0; function < FAKE_PROFILER_FUNCTIONS; function++) {
         for (size_t c = 0; c < STITCH__COUNT(codes); c++) {
             for (int after = 0; after < 4; after++) {
-                fail_once(function, codes[c], after, NULL);
-                fail_once(function, codes[c], after, "l1tex__"); /* a plan is made again */
+                fail_once(function, codes[c], after, NULL, NULL);
+                fail_once(function, codes[c], after, "l1tex__", NULL);  /* a plan is made again */
+                fail_once(function, codes[c], after, NULL, "realtime"); /* and once more */
             }
         }
         begin_fresh();
@@ -880,8 +940,8 @@ TEST(a_thousand_collections_leak_nothing)
     check_quiet();
 }
 
-TEST_MAIN(RUN(values_of_launches), RUN(other_counters_in_the_full_set), RUN(sums_and_differences),
-          RUN(ranges_come_in_any_order), RUN(more_kernels_than_room), RUN(starts_and_stops),
+TEST_MAIN(RUN(values_of_launches), RUN(other_counters_in_the_full_set), RUN(other_counters_that_cannot_be_had),
+          RUN(sums_and_differences), RUN(ranges_come_in_any_order), RUN(more_kernels_than_room), RUN(starts_and_stops),
           RUN(pauses_and_launches_that_are_not_wanted), RUN(plans_are_kept), RUN(a_kept_plan_has_one_user),
           RUN(no_plan_is_kept_after_an_error), RUN(the_context_frees_what_is_kept), RUN(refused_metrics),
           RUN(counters_that_a_chip_has_and_a_device_has_not), RUN(devices_that_cannot),
