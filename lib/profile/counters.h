@@ -27,9 +27,10 @@ typedef struct stitch__counters_options {
 
 /* Prepares: opens CUPTI's host part, checks the metrics against what the chip offers, and where the device is a part of
  * one, against what that offers (metrics that are not are left out and named by stitch__counters_missing(), which may
- * name more after start()), plans the passes. Switches nothing on: it may be called while a trace runs. Errors that mean "go on without": STITCH_E_BUSY (another tool, another process), STITCH_E_UNSUPPORTED
- * (not allowed, not offered, simulated), STITCH_E_NO_LIBRARY, STITCH_E_LIBRARY; their messages say what would help.
- * STITCH_E_INVALID: options. */
+ * name more after start()), plans the passes, or takes the plan of an earlier collection, which the context keeps.
+ * Switches nothing on: it may be called while a trace runs. Errors that mean "go on without": STITCH_E_BUSY (another
+ * tool, another process), STITCH_E_UNSUPPORTED (not allowed, not offered, simulated), STITCH_E_NO_LIBRARY,
+ * STITCH_E_LIBRARY; their messages say what would help. STITCH_E_INVALID: options. */
 int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,
                           const stitch__counters_options *options, stitch__counters **out, stitch_error **err);
 /* Between these two every kernel that the device's context launches is measured. start() has open()'s errors and drops
@@ -50,6 +51,7 @@ size_t stitch__counters_dropped(const stitch__counters *c);
 /* The values of a launch: STITCH__METRICS of them, and those of options.extra in their order (`extra` may be NULL); NAN
  * where not known, or not wanted. */
 void stitch__counters_get(const stitch__counters *c, size_t launch, double *metrics, double *extra);
+/* Of the plan; start() may need another, where CUPTI refuses this one. */
 size_t stitch__counters_passes(const stitch__counters *c);
 /* Keys of the set and extra names that this device does not offer, joined by ", "; "" if none. */
 const char *stitch__counters_missing(const stitch__counters *c);
