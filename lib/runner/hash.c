@@ -31,7 +31,7 @@ int stitch__hasher_open(stitch__hasher *h, stitch__device *dev, CUstream stream,
         rc = stitch__mem_alloc(dev, places * sizeof(uint64_t), "hashes", &h->hashes, err);
     /* Places of tensors that are not hashed are read with the others. */
     if (!rc)
-        rc = stitch__cu_check(dev, dev->drv->MemsetD32Async(h->hashes, 0, 2 * places, stream), err, "clearing hashes");
+        rc = stitch__hash_clear(h, stream, 0, places, err);
     if (rc)
         stitch__hasher_close(h);
     return rc;
@@ -44,33 +44,38 @@ void stitch__hasher_close(stitch__hasher *h)
     memset(h, 0, sizeof(*h));
 }
 
-int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, uint64_t bytes, uint64_t seed,
-                         size_t slot, stitch_error **err)
+int stitch__hash_clear(stitch__hasher *h, CUstream stream, size_t first, size_t count, stitch_error **err)
+{
+    CUdeviceptr at = h->hashes + first * sizeof(uint64_t);
+    return count
+               ? stitch__cu_check(h->dev, h->dev->drv->MemsetD32Async(at, 0, 2 * count, stream), err, "clearing hashes")
+               : STITCH_OK;
+}
+
+int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, CUdeviceptr copy, uint64_t bytes,
+                         uint64_t seed, size_t slot, stitch_error **err)
 {
     const stitch__kernels *kernels;
     stitch__device *dev = h->dev;
     CUdeviceptr out = h->hashes + slot * sizeof(uint64_t);
-    void *args[] = {&data, &bytes, &seed, &out};
+    void *args[] = {&data, &copy, &bytes, &seed, &out};
     int rc = kernels_get(dev, &kernels, err);
 
-    if (!rc)
-        rc = stitch__cu_check(dev, dev->drv->MemsetD32Async(out, 0, 2, stream), err, "clearing a hash");
-    if (!rc)
-        rc = stitch__cu_check(dev,
-                              dev->drv->LaunchKernel(kernels->kernels[0], stitch__kernels_grid(dev, bytes / 8 + 1), 1,
-                                                     1, 256, 1, 1, 0, stream, args, NULL),
-                              err, "launching a hash");
-    return rc;
+    return rc ? rc
+              : stitch__cu_check(dev,
+                                 dev->drv->LaunchKernel(kernels->kernels[0], stitch__kernels_grid(dev, bytes / 8 + 1),
+                                                        1, 1, 256, 1, 1, 0, stream, args, NULL),
+                                 err, "launching a hash");
 }
 
-int stitch__hash_roles(stitch__hasher *h, CUstream stream, const stitch_tensor_info *infos, size_t count,
-                       const CUdeviceptr *at, unsigned roles, uint64_t seed, size_t first, stitch_error **err)
+int stitch__hash_tensor_row(stitch__hasher *h, CUstream stream, const stitch__hash_row *row, stitch_error **err)
 {
     int rc = STITCH_OK;
 
-    for (size_t i = 0; !rc && i < count; i++)
-        if (roles >> infos[i].role & 1)
-            rc = stitch__hash_enqueue(h, stream, at[i], infos[i].bytes, seed, first + i, err);
+    for (size_t i = 0; !rc && i < row->count; i++)
+        if (row->roles >> row->infos[i].role & 1)
+            rc = stitch__hash_enqueue(h, stream, row->at[i], row->copies ? row->copies[i] : 0, row->infos[i].bytes,
+                                      row->seed, row->first + i, err);
     return rc;
 }
 

@@ -184,18 +184,11 @@ int stitch__runner_clear_states(void *self, const stitch__scope *scope, int set,
     return set_bytes(self, set, STITCH_TENSOR_STATE, 0, err);
 }
 
-/* The first rows of the hasher, each with the hashes of the tensors that have one of its roles, and 0 for the others:
- * places keep what was hashed last. */
-static int fetch_hashes(stitch__runner *r, const stitch__scope *scope, uint32_t rows, const unsigned *roles,
-                        const char *what, uint64_t *out, stitch_error **err)
+static int hash_row(stitch__runner *r, unsigned roles, const CUdeviceptr *at, const CUdeviceptr *copies, uint64_t seed,
+                    size_t row, stitch_error **err)
 {
-    int rc = stitch__hash_fetch(&r->hasher, r->stream, scope, what, rows * r->count, out, err);
-
-    for (uint32_t row = 0; !rc && row < rows; row++)
-        for (size_t i = 0; i < r->count; i++)
-            if (!(roles[row] >> r->infos[i].role & 1))
-                out[row * r->count + i] = 0;
-    return rc;
+    const stitch__hash_row what = {r->infos, r->count, at, copies, roles, seed, row * r->count};
+    return stitch__hash_tensor_row(&r->hasher, r->stream, &what, err);
 }
 
 static int runner_hash(void *self, const stitch__scope *scope, uint64_t seed, bool inputs, uint64_t *out,
@@ -203,9 +196,11 @@ static int runner_hash(void *self, const stitch__scope *scope, uint64_t seed, bo
 {
     stitch__runner *r = self;
     unsigned roles = 1u << STITCH_TENSOR_WEIGHT | (inputs ? 1u << STITCH_TENSOR_INPUT : 0);
-    int rc = stitch__hash_roles(&r->hasher, r->stream, r->infos, r->count, r->sets[0], roles, seed, 0, err);
+    int rc = stitch__hash_clear(&r->hasher, r->stream, 0, r->count, err);
 
-    return rc ? rc : fetch_hashes(r, scope, 1, &roles, "hashing inputs and weights", out, err);
+    if (!rc)
+        rc = hash_row(r, roles, r->sets[0], NULL, seed, 0, err);
+    return rc ? rc : stitch__hash_fetch(&r->hasher, r->stream, scope, "hashing inputs and weights", r->count, out, err);
 }
 
 static int copy_outputs(stitch__runner *r, int set, const CUdeviceptr *into, stitch_error **err)
@@ -242,7 +237,8 @@ static int bind_run(stitch__runner *r, const stitch__run *run, stitch_error **er
     return rc;
 }
 
-static int move_inputs(stitch__runner *r, stitch_error **err)
+/* Inputs at other addresses: with new contents, or else with those that are at the usual ones. */
+static int move_inputs(stitch__runner *r, const stitch__run *run, const stitch__variant *variant, stitch_error **err)
 {
     int rc = STITCH_OK;
     if (!r->moved)
@@ -254,12 +250,22 @@ static int move_inputs(stitch__runner *r, stitch_error **err)
             continue;
         if (!r->moved[i])
             rc = stitch__mem_alloc(r->dev, (size_t)r->infos[i].bytes, r->infos[i].name, &r->moved[i], err);
-        if (!rc)
+        if (!rc && run->draw)
+            rc = stitch__task_fill(r->task, r->dev, r->stream, i, run->seed, variant, r->moved[i], err);
+        else if (!rc)
             rc = stitch__cu_checkf(
                 r->dev, r->dev->drv->MemcpyDtoDAsync(r->moved[i], r->sets[0][i], (size_t)r->infos[i].bytes, r->stream),
                 err, "copying input %s", r->infos[i].name);
     }
     return rc;
+}
+
+/* What a run with run->draw begins with. */
+static int draw(stitch__runner *r, const stitch__scope *scope, const stitch__run *run, const stitch__variant *variant,
+                stitch_error **err)
+{
+    int rc = run->moved ? move_inputs(r, run, variant, err) : runner_fill_inputs(r, scope, run->seed, variant, err);
+    return rc ? rc : stitch__runner_clear_states(r, scope, run->set, err);
 }
 
 static int runner_load(void *self, const stitch__scope *scope, const stitch__load *how, int *code, stitch_error **why,
@@ -326,8 +332,8 @@ int stitch__runner_ready(stitch__runner *r, const stitch__run *run, int *code, s
         return stitch__err(r->ctx, err, STITCH_E_INTERNAL, "there is no set %d", run->set);
     if (run->poison >= 0)
         rc = set_bytes(r, run->set, STITCH_TENSOR_OUTPUT, run->poison, err);
-    if (!rc && run->moved)
-        rc = move_inputs(r, err);
+    if (!rc && run->moved && !run->draw)
+        rc = move_inputs(r, run, NULL, err);
     if (!rc)
         *code = bind_run(r, run, why);
     return rc;
@@ -391,9 +397,7 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
     *us = 0;
     *code = STITCH_OK;
     if (!rc && run->draw)
-        rc = runner_fill_inputs(r, scope, run->seed, NULL, err);
-    if (!rc && run->draw)
-        rc = stitch__runner_clear_states(r, scope, run->set, err);
+        rc = draw(r, scope, run, NULL, err);
     if (!rc)
         rc = stitch__runner_ready(r, run, code, why, err);
     if (rc || *code)
@@ -422,7 +426,6 @@ static int run_in_block(stitch__runner *r, const stitch__scope *scope, const sti
                         const CUdeviceptr *into, double *us, int *code, stitch_error **why, stitch_error **err)
 {
     unsigned inputs = 1u << STITCH_TENSOR_INPUT | 1u << STITCH_TENSOR_WEIGHT, outputs = 1u << STITCH_TENSOR_OUTPUT;
-    size_t row = number * r->count;
     int rc = STITCH_OK;
 
     *us = 0;
@@ -431,20 +434,14 @@ static int run_in_block(stitch__runner *r, const stitch__scope *scope, const sti
         rc = runner_timed_run(r, scope, &b->run, us, code, why, err);
     } else {
         if (b->run.draw)
-            rc = runner_fill_inputs(r, scope, b->run.seed, b->variant, err);
-        if (!rc && b->run.draw)
-            rc = stitch__runner_clear_states(r, scope, b->run.set, err);
+            rc = draw(r, scope, &b->run, b->variant, err);
         if (!rc)
             rc = runner_run(r, scope, &b->run, code, why, err);
     }
-    if (rc || *code)
-        return rc;
-    if (b->does & STITCH__RUN_INPUTS)
-        rc = stitch__hash_roles(&r->hasher, r->stream, r->infos, r->count, r->sets[0], inputs, b->key, row, err);
-    if (!rc && b->does & STITCH__RUN_KEPT)
-        rc = copy_outputs(r, b->run.set, into, err);
-    if (!rc && b->does & STITCH__RUN_KEPT)
-        rc = stitch__hash_roles(&r->hasher, r->stream, r->infos, r->count, into, outputs, b->key, row, err);
+    if (!rc && !*code && b->does & STITCH__RUN_INPUTS)
+        rc = hash_row(r, inputs, r->sets[0], NULL, b->key, number, err);
+    if (!rc && !*code && b->does & STITCH__RUN_KEPT)
+        rc = hash_row(r, outputs, r->sets[b->run.set], into, b->key, number, err);
     return rc;
 }
 
@@ -452,19 +449,15 @@ int stitch__runner_block(stitch__runner *r, const stitch__scope *scope, const st
                          const CUdeviceptr *into, double *us, uint64_t *hashes, int *code, stitch_error **why,
                          stitch_error **err)
 {
-    unsigned roles[STITCH__BLOCK] = {0};
-    int rc = STITCH_OK;
+    size_t places = block->count * r->count;
+    int rc = stitch__hash_clear(&r->hasher, r->stream, 0, places, err);
 
     *code = STITCH_OK;
-    for (uint32_t k = 0; !rc && !*code && k < block->count; k++) {
-        const stitch__block_run *b = &block->runs[k];
-        if (b->does & STITCH__RUN_INPUTS)
-            roles[k] |= 1u << STITCH_TENSOR_INPUT | 1u << STITCH_TENSOR_WEIGHT;
-        if (b->does & STITCH__RUN_KEPT)
-            roles[k] |= 1u << STITCH_TENSOR_OUTPUT;
-        rc = run_in_block(r, scope, b, k, into + k * r->count, &us[k], code, why, err);
-    }
-    return rc || *code ? rc : fetch_hashes(r, scope, block->count, roles, "hashing what runs left", hashes, err);
+    for (uint32_t k = 0; !rc && !*code && k < block->count; k++)
+        rc = run_in_block(r, scope, &block->runs[k], k, into + k * r->count, &us[k], code, why, err);
+    return rc || *code
+               ? rc
+               : stitch__hash_fetch(&r->hasher, r->stream, scope, "hashing what runs left", places, hashes, err);
 }
 
 static int runner_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,

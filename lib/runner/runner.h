@@ -38,10 +38,11 @@ typedef struct stitch__run {
     int32_t set;    /* whose outputs and states: 0 or 1 */
     int32_t poison; /* byte that the outputs are filled with before; -1: left as they are */
     int32_t skip;   /* step of `run` that is left out; -1: none. Runs without a graph */
-    int32_t moved;  /* 1: on copies of the inputs at other addresses (the hash is still of the originals) */
+    int32_t moved;  /* 1: with the inputs at other addresses (the hash is still of those at the usual ones) */
     uint64_t
         flush_bytes; /* timed and profiled runs: written after the last write to the inputs, to empty the L2 cache */
-    int32_t draw;    /* timed runs: 1: new contents of the inputs from `seed`, and cleared states, before it */
+    int32_t draw;    /* timed runs and those of a block: 1: new contents of the inputs from `seed`, and cleared states,
+                        before it; with `moved` at the other addresses only */
     uint64_t seed;
 } stitch__run;
 
@@ -112,7 +113,8 @@ typedef struct stitch__candidate_ops {
                    stitch_error **err);
     /* Brings the outputs of a set to the verifier's device memory (a pointer a tensor); nothing to do where they are
      * there already. `stream` NULL: on return nothing that the program does can change them any more. Otherwise that
-     * may be only after what comes next on this stream, and the program must not run before it. */
+     * may be only after what comes next on this stream, which outlives the candidate, and the program must not run
+     * before it. */
     int (*fetch)(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,
                  stitch_error **err);
     /* Where its memory is guarded (cuda/guards.h): has it written outside of its buffers? */
@@ -173,13 +175,24 @@ typedef struct stitch__hasher {
 /* With `count` places. */
 int stitch__hasher_open(stitch__hasher *h, stitch__device *dev, CUstream stream, size_t count, stitch_error **err);
 void stitch__hasher_close(stitch__hasher *h);
-/* Enqueues the hash of `bytes` into place `slot`. */
-int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, uint64_t bytes, uint64_t seed,
-                         size_t slot, stitch_error **err);
-/* Enqueues the hashes of the tensors that have one of `roles` (1 << stitch_tensor_role), that of tensor i into place
- * `first` + i. */
-int stitch__hash_roles(stitch__hasher *h, CUstream stream, const stitch_tensor_info *infos, size_t count,
-                       const CUdeviceptr *at, unsigned roles, uint64_t seed, size_t first, stitch_error **err);
+/* Enqueues clearing of `count` places from `first` on: a place must be clear before a hash is put into it. */
+int stitch__hash_clear(stitch__hasher *h, CUstream stream, size_t first, size_t count, stitch_error **err);
+/* Enqueues the hash of `bytes` into place `slot`; what is hashed goes to `copy` as well (0: to nowhere). */
+int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, CUdeviceptr copy, uint64_t bytes,
+                         uint64_t seed, size_t slot, stitch_error **err);
+
+/* Tensors of an interface, of which those that have one of `roles` (1 << stitch_tensor_role) are hashed: tensor i,
+ * which is at[i], into place `first` + i; what is hashed goes to copies[i] as well (NULL: to nowhere). */
+typedef struct stitch__hash_row {
+    const stitch_tensor_info *infos;
+    size_t count;
+    const CUdeviceptr *at, *copies;
+    unsigned roles;
+    uint64_t seed;
+    size_t first;
+} stitch__hash_row;
+
+int stitch__hash_tensor_row(stitch__hasher *h, CUstream stream, const stitch__hash_row *row, stitch_error **err);
 /* The first `count` places, those that nothing was enqueued for since opening as 0; waits for the stream. */
 int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *scope, const char *what, size_t count,
                        uint64_t *out, stitch_error **err);

@@ -40,11 +40,11 @@ static int fill_role(stitch__admit *s, int role, uint64_t other, int step, stitc
 static int hash_contents(stitch__admit *s, bool only_redrawn, uint64_t *out, stitch_error **err)
 {
     uint64_t seed = stitch__seed_derive(s->a->seed, STITCH__ADMIT_SEED_HASH, 0);
-    int rc = STITCH_OK;
+    int rc = stitch__hash_clear(&s->hasher, s->stream, 0, s->count, err);
     for (size_t k = 0; !rc && k < s->a->input_count; k++) {
         size_t i = s->a->inputs[k].tensor;
         if (!only_redrawn || s->redrawn[i])
-            rc = stitch__hash_enqueue(&s->hasher, s->stream, s->run[i], s->infos[i].bytes, seed, i, err);
+            rc = stitch__hash_enqueue(&s->hasher, s->stream, s->run[i], 0, s->infos[i].bytes, seed, i, err);
     }
     return rc ? rc
               : stitch__hash_fetch(&s->hasher, s->stream, &s->scope, "hashing inputs and weights", s->count, out, err);

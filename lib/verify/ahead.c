@@ -99,10 +99,12 @@ static uint64_t hash_seed(const stitch__verify *v)
 int stitch__hash_tensors(stitch__verify *v, bool inputs, stitch_error **err)
 {
     unsigned roles = 1u << STITCH_TENSOR_WEIGHT | (inputs ? 1u << STITCH_TENSOR_INPUT : 0);
-    int rc;
+    stitch__hash_row row = {v->infos, v->count, v->first, NULL, roles, hash_seed(v), 0};
+    int rc = stitch__hash_clear(&v->hasher, v->stream, 0, v->count, err);
 
-    v->hashed_with = hash_seed(v);
-    rc = stitch__hash_roles(&v->hasher, v->stream, v->infos, v->count, v->first, roles, v->hashed_with, 0, err);
+    v->hashed_with = row.seed;
+    if (!rc)
+        rc = stitch__hash_tensor_row(&v->hasher, v->stream, &row, err);
     return rc ? rc
               : stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "hashing inputs and weights", v->count, v->hashes,
                                    err);
@@ -151,12 +153,14 @@ static int take(stitch__verify *v, const CUdeviceptr *into, int *code, stitch_er
 {
     stitch__ahead *a = &v->ahead;
     const uint64_t *hashes = a->hashes + a->next * v->count;
+    const stitch__hash_row row = {v->infos, v->count, into, NULL, 1u << STITCH_TENSOR_OUTPUT, next_run(v)->key, 0};
     int set = STITCH__SETS + (int)a->next,
         rc = v->candidate.ops->fetch(v->candidate.self, &v->scope, set, into, v->stream, err);
 
     if (!rc)
-        rc = stitch__hash_roles(&v->hasher, v->stream, v->infos, v->count, into, 1u << STITCH_TENSOR_OUTPUT,
-                                next_run(v)->key, 0, err);
+        rc = stitch__hash_clear(&v->hasher, v->stream, 0, v->count, err);
+    if (!rc)
+        rc = stitch__hash_tensor_row(&v->hasher, v->stream, &row, err);
     if (!rc)
         rc = stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "taking outputs", v->count, a->own_hashes, err);
     for (size_t i = 0; !rc && !*code && i < v->count; i++)

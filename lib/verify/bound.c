@@ -90,9 +90,11 @@ static int hash_outputs(stitch__verify *v, uint64_t *hashes, stitch_error **err)
 
     if (!rc)
         rc = stitch__oracle_run(v->oracle, v->stream, err);
+    if (!rc)
+        rc = stitch__hash_clear(&v->hasher, v->stream, 0, v->count, err);
     for (size_t i = 0; !rc && i < v->count; i++)
         if (v->infos[i].role == STITCH_TENSOR_OUTPUT)
-            rc = stitch__hash_enqueue(&v->hasher, v->stream, v->want[i],
+            rc = stitch__hash_enqueue(&v->hasher, v->stream, v->want[i], 0,
                                       v->infos[i].elements * stitch_dtype_size(stitch__oracle_dtype(v->oracle, i)),
                                       seed, i, err);
     return rc ? rc

@@ -55,12 +55,20 @@ static bool same_hashes(const stitch__timer *t, const stitch__side *s, size_t k,
     return same;
 }
 
+/* Into places that are clear. */
 static int enqueue_hashes(stitch__timer *t, stitch__side *s, const stitch__block *b, size_t k, size_t row,
                           stitch_error **err)
 {
     stitch__verify *v = t->v;
-    return stitch__hash_roles(&v->hasher, v->stream, v->infos, v->count, s->set, 1u << STITCH_TENSOR_OUTPUT, b->keys[k],
-                              row * v->count, err);
+    const stitch__hash_row what = {v->infos,   v->count,      s->set, NULL, 1u << STITCH_TENSOR_OUTPUT,
+                                   b->keys[k], row * v->count};
+    return stitch__hash_tensor_row(&v->hasher, v->stream, &what, err);
+}
+
+static int clear_hashes(stitch__timer *t, size_t rows, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    return stitch__hash_clear(&v->hasher, v->stream, 0, rows * v->count, err);
 }
 
 static int fetch_hashes(stitch__timer *t, size_t rows, stitch_error **err)
@@ -79,7 +87,9 @@ static int check_alone(stitch__timer *t, stitch__side *s, const stitch__block *b
 
     *kept = true;
     if (!rc && b->count > 1) {
-        rc = enqueue_hashes(t, s, b, k, 0, err);
+        rc = clear_hashes(t, 1, err);
+        if (!rc)
+            rc = enqueue_hashes(t, s, b, k, 0, err);
         if (!rc)
             rc = fetch_hashes(t, 1, err);
         *kept = rc || same_hashes(t, s, k, 0);
@@ -214,7 +224,9 @@ static int check(stitch__timer *t, batch *checks, stitch__side *s, const stitch_
 
     if (b->count == 1 || checks->count == STITCH__ROWS)
         return check_one(t, s, b, k, code, why, err);
-    rc = ended(t, s, enqueue(t, s, b, k, checks->count, &trouble), &trouble, err);
+    rc = checks->count ? STITCH_OK : clear_hashes(t, STITCH__ROWS, err);
+    if (!rc)
+        rc = ended(t, s, enqueue(t, s, b, k, checks->count, &trouble), &trouble, err);
     if (rc || s->broken)
         return rc;
     checks->rows[checks->count].side = s;

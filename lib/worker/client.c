@@ -104,6 +104,7 @@ int stitch__worker_send(stitch__worker *w, const stitch__scope *scope, const sti
 
     if (blame)
         *blame->code = STITCH_OK;
+    stitch__worker_settle(w);
     if (w->lost)
         return stitch__err(w->ctx, err, STITCH_E_STATE, "there is no worker any more: %s",
                            w->why_lost ? w->why_lost : "it was lost");

@@ -30,6 +30,7 @@ struct stitch__worker {
     bool greeted, used, lost;
     int role; /* stitch__worker_role */
     char *why_lost;
+    int64_t closing; /* when it was asked to close a program, and has not answered yet; 0: it has */
     /* the program at hand */
     bool open;
     const stitch_interface *iface; /* of the task */
@@ -48,8 +49,8 @@ struct stitch__worker {
     stitch__buffer *buffers;
     size_t buffer_count, buffer_cap;
     bool buffers_unsure; /* the worker may not have the ones that it should have */
-    CUstream stream;     /* ends after all copies out of them; NULL: not made yet */
-    CUevent copied;      /* by the last of them on another stream */
+    CUstream stream;     /* for copies out of them; NULL: not made yet */
+    CUstream reader;     /* of the caller's, that the last copies were enqueued on; NULL: none */
 };
 
 /* ---- client.c ---- */
@@ -88,8 +89,10 @@ int stitch__worker_alive(stitch__worker *w, const stitch__scope *scope, int op, 
 
 /* ---- session.c ---- */
 
-/* Forgets the program at hand, here and (if it can be asked) there. */
+/* Forgets the program at hand, here and (if it can be asked) there. Does not wait for that. */
 void stitch__worker_close(stitch__worker *w);
+/* Waits until it has; the worker is lost if it does not. Whoever sends a request does that first. */
+void stitch__worker_settle(stitch__worker *w);
 
 /* ---- buffers.c ---- */
 

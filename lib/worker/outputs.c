@@ -21,15 +21,15 @@ static void close_shared(stitch__worker *w, bool keep)
     w->kept = 0;
     if ((!w->stream && !w->buffer_count) || stitch__device_enter(w->dev, NULL) != STITCH_OK)
         return;
-    if (w->stream) /* copies that are on their way must not find the memory gone */
+    /* Copies that are on their way must not find the memory gone. */
+    if (w->stream)
         w->dev->drv->StreamSynchronize(w->stream);
+    if (w->reader)
+        w->dev->drv->StreamSynchronize(w->reader);
+    w->reader = NULL;
     stitch__buffers_release(w, keep);
-    if (!keep && w->copied)
-        w->dev->drv->EventDestroy(w->copied);
-    if (!keep && w->stream)
+    if (!keep && w->stream) {
         w->dev->drv->StreamDestroy(w->stream);
-    if (!keep) {
-        w->copied = NULL;
         w->stream = NULL;
     }
     stitch__device_leave(w->dev);
@@ -71,9 +71,7 @@ static int make_stream(stitch__worker *w)
 {
     if (!w->stream && w->dev->drv->StreamCreate(&w->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         w->stream = NULL;
-    if (!w->copied && w->dev->drv->EventCreate(&w->copied, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-        w->copied = NULL;
-    return w->stream && w->copied ? STITCH_OK : STITCH_E_UNSUPPORTED;
+    return w->stream ? STITCH_OK : STITCH_E_UNSUPPORTED;
 }
 
 /* Outputs in device memory that both processes map: what the program writes is here without a copy through the host.
@@ -207,17 +205,12 @@ static int copy_outputs(stitch__worker *w, const stitch__scope *scope, int set, 
                                    drv->MemcpyDtoDAsync(into[i], written_at(w, set, i), (size_t)w->infos[i].bytes,
                                                         stream ? stream : w->stream),
                                    err, "copying output %s of a worker", w->infos[i].name);
-    if (rc)
+    if (stream)
+        w->reader = stream;
+    if (rc || stream)
         return rc;
-    if (!stream) {
-        rc = stitch__stream_wait(w->dev, w->stream, scope, "copying outputs of a worker", err);
-        return rc ? rc : stitch__worker_alive(w, scope, STITCH__OP_WORKER_FETCH, err);
-    }
-    /* Whoever releases the memory waits for w->stream. */
-    rc = stitch__cu_check(w->dev, drv->EventRecord(w->copied, stream), err, "copying outputs of a worker");
-    return rc ? rc
-              : stitch__cu_check(w->dev, drv->StreamWaitEvent(w->stream, w->copied, 0), err,
-                                 "copying outputs of a worker");
+    rc = stitch__stream_wait(w->dev, w->stream, scope, "copying outputs of a worker", err);
+    return rc ? rc : stitch__worker_alive(w, scope, STITCH__OP_WORKER_FETCH, err);
 }
 
 /* While one piece goes to the device here, the worker brings the next one. */

@@ -84,7 +84,8 @@ static int make_pool(stitch_context *ctx, void **state, stitch_error **err)
 /* It still lives, and nothing has come from it that nobody asked for. */
 static bool sound(stitch__worker *w)
 {
-    return !w->lost && !stitch__process_ended(&w->process, 0) && (!w->greeted || stitch__worker_quiet(w));
+    bool asked = !w->greeted || w->closing;
+    return !w->lost && !stitch__process_ended(&w->process, 0) && (asked || stitch__worker_quiet(w));
 }
 
 static stitch__worker *take_idle(stitch__worker_pool *p, const char *path, uint32_t sandbox,
@@ -99,6 +100,7 @@ static stitch__worker *take_idle(stitch__worker_pool *p, const char *path, uint3
             continue;
         w = p->idle[i];
         p->idle[i] = NULL;
+        stitch__worker_settle(w);
         if (strcmp(w->path, path) != 0 || w->sandbox != sandbox || (o->fresh && w->used) || !sound(w)) {
             discard(p, w);
             w = NULL;

@@ -21,13 +21,26 @@ void stitch__worker_close(stitch__worker *w)
 
     if (w->open && !w->lost) {
         stitch__scope scope = stitch__scope_make(NULL, NULL, CLOSE_MS);
-        stitch__reply r;
-        keep = stitch__worker_call(w, &scope, &q, -1, NULL, &r, NULL) == STITCH_OK && keep;
+        int64_t start = 0;
+        keep = stitch__worker_send(w, &scope, &q, -1, NULL, &start, NULL) == STITCH_OK && keep;
+        w->closing = w->lost ? 0 : start;
     }
     w->open = false;
     stitch__outputs_close(w, keep);
     stitch__zero_free(w->infos);
     w->count = 0;
+}
+
+void stitch__worker_settle(stitch__worker *w)
+{
+    static const stitch__request q = {.op = STITCH__OP_WORKER_CLOSE};
+    stitch__scope scope = stitch__scope_make(NULL, NULL, CLOSE_MS);
+    int64_t start = w->closing;
+    stitch__reply r;
+
+    w->closing = 0;
+    if (start && !w->lost && stitch__worker_receive(w, &scope, &q, start, NULL, &r, NULL) && !w->lost)
+        stitch__worker_lose(w, "it could not close a program");
 }
 
 /* Task and program in one memory file that nobody can change any more. */

@@ -195,10 +195,10 @@ TEST(the_same_twice)
 TEST(hashes)
 {
     enum { COUNT = 40 };
-    uint8_t data[COUNT];
+    uint8_t data[COUNT], got[COUNT];
     uint64_t hashes[4], seen[COUNT + 2];
     size_t count = 0;
-    CUdeviceptr ptr;
+    CUdeviceptr ptr, copy;
     stitch__hasher hasher;
 
     open_comparator();
@@ -206,13 +206,19 @@ TEST(hashes)
     for (int i = 0; i < COUNT; i++)
         data[i] = (uint8_t)(i * 37);
     ptr = upload(data, COUNT);
+    memset(got, 0xee, COUNT);
+    copy = upload(got, COUNT);
     for (int flip = -2; flip < COUNT; flip++) {
         if (flip >= 0)
             data[flip] ^= 1;
         CHECK_INT(dev->drv->MemcpyHtoD(ptr, data, COUNT), 0);
-        CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, COUNT - 1, 7, 1, &err)); /* the last byte is not covered */
+        CHECK_OK(stitch__hash_clear(&hasher, NULL, 0, 4, &err));
+        CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, copy, COUNT - 1, 7, 1, &err)); /* all but the last byte */
         CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", 4, hashes, &err));
         seen[count++] = hashes[1];
+        CHECK(!hashes[0] && !hashes[2] && !hashes[3]);
+        CHECK_INT(dev->drv->MemcpyDtoH(got, copy, COUNT), 0);
+        CHECK(memcmp(got, data, COUNT - 1) == 0 && got[COUNT - 1] == 0xee);
         if (flip >= 0)
             data[flip] ^= 1;
     }
@@ -226,16 +232,19 @@ TEST(hashes)
     memset(data, 0, COUNT);
     data[0] = 1;
     CHECK_INT(dev->drv->MemcpyHtoD(ptr, data, COUNT), 0);
-    CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, COUNT, 7, 0, &err));
+    CHECK_OK(stitch__hash_clear(&hasher, NULL, 0, 4, &err));
+    CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, 0, COUNT, 7, 0, &err));
     data[0] = 0;
     data[8] = 1;
     CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", 4, hashes, &err));
     seen[0] = hashes[0];
     CHECK_INT(dev->drv->MemcpyHtoD(ptr, data, COUNT), 0);
-    CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, COUNT, 7, 0, &err));
+    CHECK_OK(stitch__hash_clear(&hasher, NULL, 0, 4, &err));
+    CHECK_OK(stitch__hash_enqueue(&hasher, NULL, ptr, 0, COUNT, 7, 0, &err));
     CHECK_OK(stitch__hash_fetch(&hasher, NULL, NULL, "hashing", 4, hashes, &err));
     CHECK(seen[0] != hashes[0]);
     stitch__mem_free(dev, ptr);
+    stitch__mem_free(dev, copy);
     stitch__hasher_close(&hasher);
 }
 

@@ -279,7 +279,8 @@ TEST(runs_in_a_block)
             CHECK_INT(dev->drv->MemcpyDtoH(kept, into[3], sizeof(kept)), 0);
             CHECK(memcmp(alone[k], kept, sizeof(kept)) == 0);
             CHECK(us[k] >= 0 && (device.simulated || us[k] > 0));
-            CHECK_OK(stitch__hash_enqueue(&hasher, NULL, into[3], sizeof(kept), block.runs[k].key, 3, &err));
+            CHECK_OK(stitch__hash_clear(&hasher, NULL, 0, 4, &err));
+            CHECK_OK(stitch__hash_enqueue(&hasher, NULL, into[3], 0, sizeof(kept), block.runs[k].key, 3, &err));
             CHECK_OK(stitch__hash_fetch(&hasher, NULL, &scope, "hashing", 4, own, &err));
             CHECK(own[3] && own[3] == hashes[4 * k + 3]);
             CHECK(!hashes[4 * k] && !hashes[4 * k + 1] && !hashes[4 * k + 2]);
