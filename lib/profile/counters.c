@@ -195,28 +195,17 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
 
 /* ---- starting ---- */
 
-static int find_data_size(stitch__counters *c, stitch_error **err)
+static int make_image(stitch__counters *c, stitch_error **err)
 {
-    if (c->plan.data_kernels == c->max_kernels)
-        return STITCH_OK;
+    /* Asked each time, though it is always the same: CUPTI's profiler remembers by it which metrics the image is for. */
     stitch__cupti_data_size s = {STITCH__CUPTI_DATA_SIZE_SIZE, NULL, c->profiler, c->plan.names, c->plan.name_count};
     s.max_ranges = c->max_kernels;
     s.max_nodes = (uint32_t)c->max_kernels;
     int rc = CALL(c, RangeProfilerGetCounterDataSize, &s, err);
     if (rc)
         return rc;
-    c->plan.data_size = s.data_size;
-    c->plan.data_kernels = c->max_kernels;
-    return STITCH_OK;
-}
-
-static int make_image(stitch__counters *c, stitch_error **err)
-{
-    int rc = find_data_size(c, err);
-    if (rc)
-        return rc;
-    c->data_size = c->plan.data_size;
-    c->data = stitch__calloc(c->ctx, 1, c->data_size ? c->data_size : 1);
+    c->data_size = s.data_size;
+    c->data = stitch__calloc(c->ctx, 1, s.data_size ? s.data_size : 1);
     if (!c->data)
         return stitch__err_nomem(c->ctx, err);
     stitch__cupti_data_init i = {STITCH__CUPTI_DATA_INIT_SIZE, NULL, c->profiler, c->data_size, c->data};

@@ -40,7 +40,6 @@ typedef struct stitch__metric_plan {
     bool *refused;       /* scratch: metrics.def's names and extra ones that CUPTI knows and cannot collect */
     const char **known;  /* their names */
     size_t known_count;
-    size_t data_kernels, data_size; /* for counters.c: the room that so many kernels need; 0: not known */
 } stitch__metric_plan;
 
 /* `chip`: as cuptiDeviceGetChipName says it ("GH100"). `availability`: the device's image, which the plan goes on

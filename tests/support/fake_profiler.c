@@ -189,6 +189,7 @@ static int range_enable(stitch__cupti_range_enable *p)
     if (f->profilers || !p->context)
         return STITCH__CUPTI_OLD_PROFILER;
     f->profilers++;
+    f->sized = false;
     p->profiler = f;
     return STITCH__CUPTI_OK;
 }
@@ -208,12 +209,15 @@ static int data_size(stitch__cupti_data_size *p)
     if (p->profiler != f || p->max_nodes < p->max_ranges || !p->count)
         return INVALID;
     p->data_size = DATA_HEADER + p->max_ranges;
+    f->sized = true;
     return STITCH__CUPTI_OK;
 }
 
 static int data_initialize(stitch__cupti_data_init *p)
 {
     ENTER(RangeProfilerCounterDataImageInitialize, p, data);
+    if (!f->sized) /* the real one crashes */
+        return INVALID;
     memset(p->data, 0, p->data_size);
     memcpy(p->data, data_mark, sizeof(data_mark));
     return p->profiler == f ? STITCH__CUPTI_OK : INVALID;

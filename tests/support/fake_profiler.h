@@ -38,6 +38,7 @@ typedef struct fake_profiler {
     /* What there is. */
     int hosts, profilers;
     bool started;
+    bool sized; /* the profiler has been asked how much room the data need */
     size_t launches, dropped, max_ranges; /* launches: of the pass that had most */
     size_t now, stops;                    /* launches of this pass; passes so far */
     uint8_t *data;
