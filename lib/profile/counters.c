@@ -197,7 +197,8 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
 
 static int make_image(stitch__counters *c, stitch_error **err)
 {
-    /* Asked each time, though it is always the same: CUPTI's profiler remembers by it which metrics the image is for. */
+    /* Asked each time, though it is always the same: CUPTI's profiler remembers by it which metrics the image is for.
+     */
     stitch__cupti_data_size s = {STITCH__CUPTI_DATA_SIZE_SIZE, NULL, c->profiler, c->plan.names, c->plan.name_count};
     s.max_ranges = c->max_kernels;
     s.max_nodes = (uint32_t)c->max_kernels;

@@ -4,8 +4,8 @@
  */
 #include "profile/launches.h"
 
-/* Beside 0.25 s for any, counters of a launch take about 3.5 ms with the cheap set and 10 ms with the full one (H200): a
- * millisecond and a quarter in each pass, and room for its values. */
+/* Beside 0.25 s for any, counters of a launch take about 3.5 ms with the cheap set and 10 ms with the full one (H200):
+ * a millisecond and a quarter in each pass, and room for its values. */
 enum {
     MOST = 64, /* what lies behind so many is not looked at; of as few launches all are */
     EACH = 16, /* of more, so many are that are the first of their kernel and grid */

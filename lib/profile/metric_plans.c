@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Plans that a context keeps for its next collection: CUPTI takes milliseconds to make one, and it comes out the same
- * each time. One for each set: a plan with metrics by name, or for a part of a device, is made each time. A plan has one
- * user, who takes it away and brings it back if all went well.
+ * each time. One for each set: a plan with metrics by name, or for a part of a device, is made each time. A plan has
+ * one user, who takes it away and brings it back if all went well.
  */
 #include <pthread.h>
 

@@ -103,7 +103,7 @@ TEST(what_chips_offer)
         size_t full_passes;
     } chips[] = {
         {"GA100", "stall_gmma", 6}, {"GA102", "stall_gmma", 5}, {"AD102", "stall_gmma", 5},
-        {"GH100", "", 5},           {"GB100", "stall_gmma", 5}, {"GB202", "stall_gmma", 6},
+        {"GH100", "", 6},           {"GB100", "stall_gmma", 5}, {"GB202", "stall_gmma", 6},
     };
     need_cupti();
     size_t seen = 0;
