@@ -89,6 +89,7 @@ typedef struct stitch__step_fact {
     int32_t next;        /* a step that reads a buffer which this one alone writes and that one alone reads; -1: none */
     const char *between; /* that buffer; "" */
     uint64_t between_bytes; /* all of it */
+    uint64_t bytes;         /* of a kernel step: of all tensors that it is given; 0: not known */
     bool moves_only; /* copies, fills, conversions, transposes: bytes in and out, no arithmetic that anyone asked for */
 } stitch__step_fact;
 

@@ -99,6 +99,7 @@ static const field step_fields[] = {
     F(TEXT, stitch__step_fact, name, 0),
     F(TEXT, stitch__step_fact, between, 0),
     F(COUNT, stitch__step_fact, between_bytes, MANY),
+    F(COUNT, stitch__step_fact, bytes, MANY),
     F(FLAG, stitch__step_fact, moves_only, 0),
 };
 /* The hardware's limits: the product of three fits into 64 bits. */

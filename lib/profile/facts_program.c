@@ -207,13 +207,36 @@ static void find_pairs(walk *w, stitch__facts *f)
 
 /* ---- the list ---- */
 
-static stitch__step_fact fact_of(stitch__facts *f, const stitch__step *step)
+static int32_t tensor_of(const stitch__arg *a)
+{
+    return a->kind == STITCH__ARG_POINTER      ? a->ref.tensor
+           : a->kind == STITCH__ARG_TENSOR_MAP ? a->map->buffer.tensor
+                                               : -1;
+}
+
+/* Of what a kernel has pointers to, each tensor once. */
+static uint64_t bytes_given(const stitch__doc *doc, const stitch__kernel_step *k)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < k->arg_count; i++) {
+        int32_t tensor = tensor_of(&k->args[i]);
+        size_t first = 0;
+        while (first < i && tensor_of(&k->args[first]) != tensor)
+            first++;
+        if (tensor >= 0 && first == i)
+            bytes += doc->tensors[tensor].bytes;
+    }
+    return bytes;
+}
+
+static stitch__step_fact fact_of(stitch__facts *f, const stitch__doc *doc, const stitch__step *step)
 {
     stitch__step_fact s = {.place = stitch__facts_text(f, step->place), .name = "", .next = -1, .between = ""};
     switch (step->kind) {
     case STITCH__STEP_KERNEL:
         s.kind = "kernel";
         s.name = stitch__facts_text(f, step->u.kernel->name);
+        s.bytes = bytes_given(doc, step->u.kernel);
         break;
     case STITCH__STEP_OP:
         s.kind = "op";
@@ -250,7 +273,7 @@ int stitch__facts_steps(stitch__facts *f, const stitch_program *program, stitch_
         int32_t kind = w.leaves[i].step->kind;
         f->library_steps |= kind == STITCH__STEP_GEMM || kind == STITCH__STEP_OP;
         if (i < count)
-            f->steps[i] = fact_of(f, w.leaves[i].step);
+            f->steps[i] = fact_of(f, w.doc, w.leaves[i].step);
     }
     find_pairs(&w, f);
 out:

@@ -19,10 +19,8 @@
 /* Below 0.5 % of all instructions, local memory is used outside of loops. 16 bytes are four values. */
 #define SPILLS_OF_INST 0.005
 #define SPILL_BYTES    16
-/* Sectors that are asked for twice for each that DRAM delivers are reuse; hits of less than half do not serve it. */
-#define REUSE_FROM  2.0
-#define L2_HIT_POOR 0.50
-#define OVER_IDEAL  1.5
+/* What a kernel starts without in L2 is read once; half as much again is data that L2 has lost meanwhile. */
+#define OVER_IDEAL 1.5
 /* A multiply-add whose two float32 factors are both loaded makes 0.25 operations a byte; tiles make far more than 1. */
 #define REUSE_POOR 1.0
 
@@ -174,23 +172,23 @@ bool stitch__rule_cache_bound(const stitch__subject *s, stitch__finding *out)
     return true;
 }
 
-/* [BPG] "L2 Cache". The bytes that an ideal kernel would move are not known from counters: reuse shows in requests. */
+/* [BPG] "L2 Cache". What is asked for and what L2 finds do not tell: L1 serves reuse, too. So by what there is to read.
+ */
 bool stitch__rule_l2_thrash(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
-    double ideal = 32 * g->ideal, asked = 32 * g->load_sectors,
-           read = stitch__metric_of(s->k, STITCH__METRIC_DRAM_READ);
-    double hit = stitch__metric_of(s->k, STITCH__METRIC_L2_HIT) / 100;
+    const stitch__step_fact *step = stitch__step_of(s->f, s->k->step);
+    double ideal = 32 * g->ideal, read = stitch__metric_of(s->k, STITCH__METRIC_DRAM_READ);
+    double given = step && step->bytes ? (double)step->bytes : NAN;
     if (!(g->dram >= STITCH__BOUND_FROM))
         return false;
     if (g->dram_bytes >= OVER_IDEAL * ideal && ideal > 0) {
         stitch__say(out->evidence, "DRAM moves %.3g MB, %.3g MB are asked for", g->dram_bytes / 1e6, ideal / 1e6);
         out->part = 1 - ideal / g->dram_bytes;
-    } else if (stitch__ratio(asked, read) >= REUSE_FROM && hit < L2_HIT_POOR) {
-        stitch__say(out->evidence,
-                    "each byte from DRAM is asked for %.1f times, but L2 hits are %.0f %% (DRAM reads %.3g MB)",
-                    asked / read, 100 * hit, read / 1e6);
-        out->part = 1 - fmax(stitch__or(g->compute, 0), read / asked);
+    } else if (read >= OVER_IDEAL * given) {
+        stitch__say(out->evidence, "%.3g MB are read from DRAM, and all that the kernel is given are %.3g MB",
+                    read / 1e6, given / 1e6);
+        out->part = fmin(stitch__or(stitch__ratio(read - given, g->dram_bytes), 0), 1 - stitch__or(g->compute, 0));
     } else {
         return false;
     }

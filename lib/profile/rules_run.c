@@ -23,7 +23,7 @@
 bool stitch__rule_conversions(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__step_fact *step = stitch__step_of(s->f, s->k->step);
-    if (!step || !step->moves_only || !(s->g->share >= MOVES_FROM || isnan(s->g->time_us)))
+    if (!step || !step->moves_only || s->f->step_count < 2 || !(s->g->share >= MOVES_FROM || isnan(s->g->time_us)))
         return false;
     const stitch__step_fact *next = stitch__step_of(s->f, step->next);
     stitch__say(out->evidence, "%.60s computes nothing", step->place);

@@ -4,6 +4,7 @@
  */
 #include "runner/internal.h"
 #include "sim/sim_ext.h"
+#include "verify/scan.h"
 
 typedef struct watched {
     stitch__runner *r;
@@ -134,6 +135,8 @@ int stitch__runner_profile(void *self, const stitch__scope *scope, const stitch_
     rc = stitch__facts_new(r->ctx, &f, err);
     if (!rc)
         rc = stitch__facts_steps(f, r->program, err);
+    if (!rc)
+        rc = stitch__scan_moves(r->ctx, r->program, r->executor->image, f, err);
     if (!rc)
         rc = stitch__runner_open_timing(r, run, err);
     if (!rc)

@@ -3,6 +3,7 @@
  * Profile of what a task is measured against, before there is any program: what the plan begins with.
  */
 #include "program/executor.h"
+#include "verify/scan.h"
 #include "verify/verify.h"
 
 typedef struct subject {
@@ -132,7 +133,9 @@ static int take_steps(subject *s, stitch__facts *f, stitch__expected **expected,
 {
     stitch_executor *x = stitch__oracle_executor(s->oracle);
     int rc = x ? stitch__expected_of(x, expected, count, err) : STITCH_OK;
-    return rc || !x ? rc : stitch__facts_steps(f, x->program, err);
+    if (!rc && x)
+        rc = stitch__facts_steps(f, x->program, err);
+    return rc || !x ? rc : stitch__scan_moves(s->ctx, x->program, x->image, f, err);
 }
 
 static int profile_subject(subject *s, const stitch__collect_options *what, stitch_profile **out, stitch_error **err)

@@ -69,6 +69,10 @@ typedef struct stitch__sass {
     char name[32]; /* "HMMA", "MUFU.EX2"; "op 0x1ff" where not known */
 } stitch__sass;
 
+/* Whether it may make new numbers of floating-point ones: conversions and moves do not, nor does what counts indices.
+ */
+bool stitch__sass_computes(const stitch__sass *s);
+
 /* Whether the table holds for sm_<number>. */
 bool stitch__sass_arch_known(int number);
 void stitch__sass_decode(int arch, uint64_t low, uint64_t high, stitch__sass *out);
@@ -87,7 +91,7 @@ typedef struct stitch__scan_op {
 typedef struct stitch__scan_function {
     const char *symbol, *name; /* name: as the plan has it, where it is a kernel */
     bool kernel, used;         /* used: the plan launches it; functions that are no kernels count as used */
-    uint64_t instructions, unknown;
+    uint64_t instructions, unknown, computing; /* see stitch__sass_computes(); machine code only */
     stitch__scan_op *ops;
     size_t op_count, op_cap;
 } stitch__scan_function;
@@ -154,6 +158,11 @@ int stitch__scan_program(stitch_context *ctx, stitch_program *program, const sti
 /* The same for an image alone, without products; ptx (may be NULL) is its source's PTX. Every kernel counts as used. */
 int stitch__scan_image(stitch_context *ctx, const stitch_image *image, const stitch_image *ptx, const stitch_task *task,
                        stitch__scan **out, stitch_error **err);
+/* Marks the steps of the facts whose kernels only move or convert: that have pointers to floating-point tensors alone,
+ * and machine code without arithmetic on such numbers. Code that cannot be read computes. 0 or STITCH_E_NOMEM. */
+struct stitch__facts;
+int stitch__scan_moves(stitch_context *ctx, const stitch_program *program, const stitch_image *image,
+                       struct stitch__facts *facts, stitch_error **err);
 void stitch__scan_free(stitch__scan *scan);
 json_t *stitch__scan_json(const stitch__scan *scan); /* NULL: out of memory */
 /* Lines for people: "kernel k: tensor product of f16 with f16, accumulated in f32 (HMMA, 16)". NULL: out of memory;

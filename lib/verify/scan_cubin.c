@@ -120,6 +120,7 @@ static int read_code(reader *r, const section *s, const char *symbol, bool kerne
         stitch__sass_decode(r->arch, u64(p + at), u64(p + at + 8), &decoded);
         f->instructions++;
         f->unknown += decoded.kind == STITCH__SCAN_NOT_KNOWN;
+        f->computing += stitch__sass_computes(&decoded);
         if (decoded.kind != STITCH__SCAN_PLAIN)
             rc = stitch__scan_add_op(r->scan, f, &decoded, at, false);
     }

@@ -339,3 +339,22 @@ void stitch__sass_decode(int arch, uint64_t low, uint64_t high, stitch__sass *ou
     default: tensor(out, o->what, low, high); break;
     }
 }
+
+bool stitch__sass_computes(const stitch__sass *s)
+{
+    /* Of those that are of no interest otherwise, and of stores; integers are indices here. */
+    static const char *const names[] = {
+        "ATOM",   "ATOMG", "ATOMS", "CALL",  "CREDUX", "DADD", "DFMA",    "DMUL",     "DSETP",    "FADD",
+        "FCHK",   "FFMA",  "FFMA2", "FMNMX", "FMUL",   "FRND", "FSET",    "FSETP",    "HMNMX2",   "HSET2",
+        "HSETP2", "IDP",   "RED",   "REDUX", "SURED",  "TEX",  "UBLKRED", "UTMAREDG", "VABSDIFF", "VABSDIFF4"};
+    if (s->kind == STITCH__SCAN_TENSOR || s->kind == STITCH__SCAN_HALF || s->kind == STITCH__SCAN_APPROX ||
+        s->kind == STITCH__SCAN_CALL || s->kind == STITCH__SCAN_NOT_KNOWN)
+        return true;
+    if (s->kind != STITCH__SCAN_PLAIN && s->kind != STITCH__SCAN_STORE)
+        return false;
+    for (size_t i = 0; i < STITCH__COUNT(names); i++) {
+        if (strcmp(s->name, names[i]) == 0)
+            return true;
+    }
+    return false;
+}

@@ -46,8 +46,8 @@ static stitch__facts *full_facts(void)
     f->steps = stitch__calloc(NULL, 2, sizeof(*f->steps));
     CHECK(f->steps != NULL);
     f->step_count = 2;
-    f->steps[0] = (stitch__step_fact){"run[0]", "kernel", "ln<256>", 1, "h", 4096, false};
-    f->steps[1] = (stitch__step_fact){"run[1].repeat.steps[0]", "copy", "", -1, "", 0, true};
+    f->steps[0] = (stitch__step_fact){"run[0]", "kernel", "ln<256>", 1, "h", 4096, 8192, false};
+    f->steps[1] = (stitch__step_fact){"run[1].repeat.steps[0]", "copy", "", -1, "", 0, 0, true};
     for (int i = 0; i < 2; i++) {
         stitch__kernel_fact *k = stitch__facts_add_kernel(f);
         CHECK(k != NULL);
@@ -167,7 +167,8 @@ static void check_same(const stitch__facts *a, const stitch__facts *b)
         CHECK_STR(x->kind, y->kind);
         CHECK_STR(x->name, y->name);
         CHECK_STR(x->between, y->between);
-        CHECK(x->next == y->next && x->between_bytes == y->between_bytes && x->moves_only == y->moves_only);
+        CHECK(x->next == y->next && x->between_bytes == y->between_bytes && x->bytes == y->bytes &&
+              x->moves_only == y->moves_only);
     }
     CHECK_INT(a->kernel_count, b->kernel_count);
     for (size_t i = 0; i < a->kernel_count; i++)

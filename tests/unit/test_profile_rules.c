@@ -86,11 +86,12 @@ static void instruction_bound(stitch__facts *f, bool holds)
 static void l2_thrash(stitch__facts *f, bool holds)
 {
     stitch__kernel_fact *k = plain_kernel(f);
+    add_steps(f, 1);
+    k->step = 0;
     METRIC(k, DRAM_BYTES) = 500 * 0.7 * 4100e3;
     METRIC(k, DRAM_READ) = 1.2e9;
-    METRIC(k, LOAD_SECTORS) = 2.5 * 1.2e9 / 32;
-    METRIC(k, LOAD_REQUESTS) = METRIC(k, LOAD_SECTORS) / 4;
-    METRIC(k, L2_HIT) = holds ? 30 : 70;
+    METRIC(k, L2_HIT) = 30;
+    f->steps[0].bytes = holds ? 600000000 : 1200000000;
 }
 
 static void cache_bound(stitch__facts *f, bool holds)
@@ -680,9 +681,10 @@ TEST(rules_by_their_other_conditions)
             k = plain_kernel(f);
             METRIC(k, BRANCHES) = 1000;
             METRIC(k, DIVERGENT_BRANCHES) = 100;
-        } else if (i == 4) { /* nothing is read twice */
-            l2_thrash(f, true);
-            METRIC(&f->kernels[0], LOAD_SECTORS) = 1.2e9 / 32;
+        } else if (i == 4) { /* L1 serves what is asked for again: a stencil */
+            l2_thrash(f, false);
+            METRIC(&f->kernels[0], LOAD_SECTORS) = 2.5 * 1.2e9 / 32;
+            METRIC(&f->kernels[0], LOAD_REQUESTS) = METRIC(&f->kernels[0], LOAD_SECTORS) / 4;
         } else if (i < 7) { /* what is asked for is known */
             l2_thrash(f, false);
             METRIC(&f->kernels[0], GLOBAL_SECTORS) = METRIC(&f->kernels[0], GLOBAL_IDEAL_SECTORS) =
