@@ -11,7 +11,7 @@ set -u
 
 # They measure times, or count and sample with CUPTI, where another process on the device shows in the figures or finds
 # the counters taken. The tricks (test_adversarial) do both: they share the device among themselves.
-alone=" test_gpu_ceilings test_gpu_counters test_gpu_profile test_gpu_sampling test_gpu_trace test_gpu_verify test_adversarial \
+alone=" test_gpu_ceilings test_gpu_counters test_gpu_profile test_gpu_rules test_gpu_sampling test_gpu_trace test_gpu_verify test_adversarial \
 test_gpt_block.py test_gpu_cli_torch.py test_gpu_kernelbench_judge.py test_gpu_profile_cli.py test_gpu_profile_torch.py \
 test_gpu_torch.py test_gpu_torch_gpt.py test_gpu_wheel.py "
 

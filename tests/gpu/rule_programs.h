@@ -13,72 +13,78 @@
 /* All of them take (x, y, rounds); x is zeros, of which no compiler knows. FLOATS of each. */
 enum { FLOATS = 1 << 25 };
 
-static const char kernels_source[] =
-    "#define KERNEL(name) extern \"C\" __global__ void name(const float *x, float *y, int rounds)\n"
-    "#define ME (blockIdx.x * blockDim.x + threadIdx.x)\n"
-    "#define LANE (threadIdx.x & 31)\n"
-    /* Loads that need what the one before brought; 128 bytes of a warp each, all over 64 MB. */
-    "__device__ float chase(const float *x, int rounds)\n{\n"
-    "    unsigned row = ME / 32 * 2654435761u;\n    float sum = 0;\n"
-    "    for (int r = 0; r < rounds; r++) {\n"
-    "        float v = x[(row >> 13) * 32 + LANE];\n"
-    "        sum += v;\n        row = row * 1664525u + 1013904223u + (v != v);\n    }\n"
-    "    return sum;\n}\n"
-    "__device__ float chain(float v, int rounds)\n{\n"
-    "    for (int r = 0; r < rounds; r++) {\n"
-    "#pragma unroll\n        for (int k = 0; k < 64; k++) v = v * 0.999f + 0.5f;\n    }\n"
-    "    return v;\n}\n"
-    "template <typename T> __device__ float chains(float x, int rounds)\n{\n"
-    "    T v[8], sum = 0;\n    for (int k = 0; k < 8; k++) v[k] = (T)(x + k);\n"
-    "    for (int r = 0; r < rounds; r++) {\n"
-    "#pragma unroll\n        for (int k = 0; k < 64; k++) v[k % 8] = v[k % 8] * (T)0.999 + (T)0.5;\n    }\n"
-    "    for (int k = 0; k < 8; k++) sum += v[k];\n"
-    "    return (float)sum;\n}\n"
-    "KERNEL(waits) { y[ME] = chase(x, rounds); }\n"
-    "KERNEL(one_chain) { y[ME] = chain(x[ME], rounds); }\n"
-    "KERNEL(floats) { y[ME] = chains<float>(x[ME], rounds); }\n"
-    "KERNEL(doubles) { y[ME] = chains<double>(x[ME], rounds); }\n"
-    "KERNEL(roots)\n{\n    float v[4] = {x[ME], 1, 2, 3};\n"
-    "    for (int r = 0; r < rounds; r++) {\n"
-    "#pragma unroll\n        for (int k = 0; k < 64; k++)\n"
-    "            asm(\"rsqrt.approx.ftz.f32 %0, %0;\" : \"+f\"(v[k % 4]));\n    }\n"
-    "    y[ME] = v[0] + v[1] + v[2] + v[3];\n}\n"
-    "KERNEL(bits)\n{\n    unsigned h = ME + __float_as_uint(x[ME]), g = ~h;\n"
-    "    for (int r = 0; r < rounds; r++) {\n"
-    "#pragma unroll\n        for (int k = 0; k < 8; k++) {\n"
-    "            h ^= h << 13, g ^= g << 13;\n            h ^= h >> 17, g ^= g >> 17;\n"
-    "            h ^= h << 5, g ^= g << 5;\n        }\n    }\n"
-    "    y[ME] = h + g;\n}\n"
-    /* One warp of a block works, and the others wait for it; or each works for itself. */
-    "KERNEL(meets)\n{\n    float v = x[ME];\n"
-    "    for (int r = 0; r < rounds; r++) {\n"
-    "        if (threadIdx.x < 32) v = chain(v, 1);\n        __syncthreads();\n    }\n"
-    "    y[ME] = v;\n}\n"
-    "KERNEL(meets_once)\n{\n    float v = chain(x[ME], rounds);\n    __syncthreads();\n    y[ME] = v;\n}\n"
-    /* A block takes a quarter of a multiprocessor's shared memory. */
-    "KERNEL(keeps)\n{\n    __shared__ float tile[12288];\n"
-    "    tile[threadIdx.x] = chase(x, rounds);\n    __syncthreads();\n"
-    "    y[ME] = tile[threadIdx.x ^ 32];\n}\n"
-    /* One block of 16 has 16 times as much to do, wherever it runs. */
-    "KERNEL(uneven) { y[ME] = chase(x, blockIdx.x * 2654435761u >> 28 ? rounds : 16 * rounds); }\n"
-    "KERNEL(locals)\n{\n    float v[64];\n    int add = 7 + (int)x[ME];\n"
-    "    for (int k = 0; k < 64; k++) v[k] = x[k * 32 + LANE];\n"
-    "    for (int r = 0; r < rounds; r++)\n        v[r * add & 63] += v[(r * add + 13) & 63];\n"
-    "    y[ME] = v[add];\n}\n"
-    "KERNEL(counts)\n{\n    float sum = 0;\n"
-    "    for (int r = 0; r < rounds; r++)\n        sum += atomicAdd(y, x[r]);\n"
-    "    y[ME + 32] = sum;\n}\n"
-    "KERNEL(counts_once)\n{\n    float sum = chain(x[ME], rounds);\n"
-    "    y[ME + 32] = sum;\n"
-    "    if (threadIdx.x == 0)\n        atomicAdd(y, sum);\n}\n"
-    "KERNEL(few_lanes)\n{\n    float v = x[ME];\n    if (LANE < 4) v = chain(v, rounds);\n    y[ME] = v;\n}\n"
-    "KERNEL(cached)\n{\n    float sum[8] = {0};\n"
-    "    for (int r = 0; r < rounds; r++) {\n"
-    "        const float *p = x + threadIdx.x + (r * 32 & 1023);\n"
-    "#pragma unroll\n        for (int k = 0; k < 8; k++) sum[k] += p[256 * k];\n    }\n"
-    "    y[ME] = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];\n}\n"
-    "KERNEL(streams)\n{\n    unsigned all = gridDim.x * blockDim.x;\n"
-    "    for (unsigned i = ME; i < (1u << 23); i += all) ((float4 *)y)[i] = ((const float4 *)x)[i];\n}\n";
+#define KERNELS(real)                                                                                                           \
+    "#define KERNEL(name) extern \"C\" __global__ void name(const float *x, " real " *y, int rounds)\n"                         \
+    "#define ME (blockIdx.x * blockDim.x + threadIdx.x)\n"                                                                      \
+    "#define LANE (threadIdx.x & 31)\n" /* Loads that need what the one before brought; 128 bytes of a warp each, all           \
+                                           over 64 MB. */                                                                       \
+    "__device__ float chase(const float *x, int rounds)\n{\n"                                                                   \
+    "    unsigned row = ME / 32 * 2654435761u;\n    float sum = 0;\n"                                                           \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
+    "        float v = x[(row >> 13) * 32 + LANE];\n"                                                                           \
+    "        sum += v;\n        row = row * 1664525u + 1013904223u + (v != v);\n    }\n"                                        \
+    "    return sum;\n}\n"                                                                                                      \
+    "__device__ float chain(float v, int rounds)\n{\n"                                                                          \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
+    "#pragma unroll\n        for (int k = 0; k < 64; k++) v = v * 0.999f + 0.5f;\n    }\n"                                      \
+    "    return v;\n}\n"                                                                                                        \
+    "template <typename T> __device__ float chains(float x, int rounds)\n{\n"                                                   \
+    "    T v[8], sum = 0;\n    for (int k = 0; k < 8; k++) v[k] = (T)(x + k);\n"                                                \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
+    "#pragma unroll\n        for (int k = 0; k < 64; k++) v[k % 8] = v[k % 8] * (T)0.999 + (T)0.5;\n    }\n"                    \
+    "    for (int k = 0; k < 8; k++) sum += v[k];\n"                                                                            \
+    "    return (float)sum;\n}\n"                                                                                               \
+    "KERNEL(waits) { y[ME] = chase(x, rounds); }\n"                                                                             \
+    "KERNEL(one_chain) { y[ME] = chain(x[ME], rounds); }\n"                                                                     \
+    "KERNEL(floats) { y[ME] = chains<float>(x[ME], rounds); }\n"                                                                \
+    "KERNEL(doubles) { y[ME] = chains<double>(x[ME], rounds); }\n"                                                              \
+    "KERNEL(roots)\n{\n    float v[4] = {x[ME], 1, 2, 3};\n"                                                                    \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
+    "#pragma unroll\n        for (int k = 0; k < 64; k++)\n"                                                                    \
+    "            asm(\"rsqrt.approx.ftz.f32 %0, %0;\" : \"+f\"(v[k % 4]));\n    }\n"                                            \
+    "    y[ME] = v[0] + v[1] + v[2] + v[3];\n}\n"                                                                               \
+    "KERNEL(bits)\n{\n    unsigned h = ME + __float_as_uint(x[ME]), g = ~h;\n"                                                  \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
+    "#pragma unroll\n        for (int k = 0; k < 8; k++) {\n"                                                                   \
+    "            h ^= h << 13, g ^= g << 13;\n            h ^= h >> 17, g ^= g >> 17;\n"                                        \
+    "            h ^= h << 5, g ^= g << 5;\n        }\n    }\n"                                                                 \
+    "    y[ME] = h + g;\n}\n" /* One warp of a block works, and the others wait for it; or each works for itself. */            \
+    "KERNEL(meets)\n{\n    float v = x[ME];\n"                                                                                  \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
+    "        if (threadIdx.x < 32) v = chain(v, 1);\n        __syncthreads();\n    }\n"                                         \
+    "    y[ME] = v;\n}\n"                                                                                                       \
+    "KERNEL(meets_once)\n{\n    float v = chain(x[ME], rounds);\n    __syncthreads();\n    y[ME] = v;\n}\n" /* A block          \
+                                                                                                               takes a          \
+                                                                                                               quarter          \
+                                                                                                               of a             \
+                                                                                                               multiprocessor's \
+                                                                                                               shared           \
+                                                                                                               memory.          \
+                                                                                                             */                 \
+    "KERNEL(keeps)\n{\n    __shared__ float tile[12288];\n"                                                                     \
+    "    tile[threadIdx.x] = chase(x, rounds);\n    __syncthreads();\n"                                                         \
+    "    y[ME] = tile[threadIdx.x ^ 32];\n}\n" /* One block of 16 has 16 times as much to do, wherever it runs. */              \
+    "KERNEL(uneven) { y[ME] = chase(x, blockIdx.x * 2654435761u >> 28 ? rounds : 16 * rounds); }\n"                             \
+    "KERNEL(locals)\n{\n    float v[64];\n    int add = 7 + (int)x[ME];\n"                                                      \
+    "    for (int k = 0; k < 64; k++) v[k] = x[k * 32 + LANE];\n"                                                               \
+    "    for (int r = 0; r < rounds; r++)\n        v[r * add & 63] += v[(r * add + 13) & 63];\n"                                \
+    "    y[ME] = v[add];\n}\n"                                                                                                  \
+    "KERNEL(counts)\n{\n    float sum = 0;\n"                                                                                   \
+    "    for (int r = 0; r < rounds; r++)\n        sum += atomicAdd(y, x[r]);\n"                                                \
+    "    y[ME + 32] = sum;\n}\n"                                                                                                \
+    "KERNEL(counts_once)\n{\n    float sum = chain(x[ME], rounds);\n"                                                           \
+    "    y[ME + 32] = sum;\n"                                                                                                   \
+    "    if (threadIdx.x == 0)\n        atomicAdd(y, sum);\n}\n"                                                                \
+    "KERNEL(few_lanes)\n{\n    float v = x[ME];\n    if (LANE < 4) v = chain(v, rounds);\n    y[ME] = v;\n}\n"                  \
+    "KERNEL(cached)\n{\n    float sum[8] = {0};\n"                                                                              \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
+    "        const float *p = x + threadIdx.x + (r * 32 & 1023);\n"                                                             \
+    "#pragma unroll\n        for (int k = 0; k < 8; k++) sum[k] += p[256 * k];\n    }\n"                                        \
+    "    y[ME] = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];\n}\n"                                   \
+    "KERNEL(streams)\n{\n    unsigned all = gridDim.x * blockDim.x;\n"                                                          \
+    "    for (unsigned i = ME; i < (1u << 23); i += all) ((float4 *)y)[i] = ((const float4 *)x)[i];\n}\n"
+
+static const char kernels_source[] = KERNELS("float"), kernels_reference[] = KERNELS("double");
 
 /* A launch: blocks for each multiprocessor. */
 typedef struct launch {
@@ -93,24 +99,24 @@ typedef struct launch {
 #kernel, blocks, threads, rounds                                                                               \
     }
 
-/* X(rule, a launch that has the problem, one that has not) */
+/* X(rule, whether the simulator's counters are enough for it, a launch that has the problem, one that has not) */
 #define LAUNCHES(X)                                                                                                    \
-    X(small_grid, L(waits, 0.25, 256, 64), L(waits, 8, 256, 64))                                                       \
-    X(barrier_stalls, L(meets, 2, 1024, 200), L(meets_once, 2, 1024, 60))                                              \
-    X(fp64_bound, L(doubles, 8, 256, 40), L(floats, 8, 256, 80))                                                       \
-    X(xu_bound, L(roots, 8, 256, 10), L(floats, 8, 256, 80))                                                           \
-    X(instruction_bound, L(bits, 8, 256, 50), L(floats, 8, 256, 80))                                                   \
-    X(compute_bound_near_limit, L(floats, 8, 256, 160), L(one_chain, 1, 128, 300))                                     \
-    X(memory_bound_near_limit, L(streams, 16, 256, 0), L(waits, 4, 128, 64))                                           \
-    X(partial_warps, L(one_chain, 2, 33, 300), L(one_chain, 2, 64, 300))                                               \
-    X(low_occupancy, L(keeps, 16, 128, 16), L(waits, 16, 128, 64))                                                     \
-    X(tail_effect, L(waits, 2.2, 1024, 64), L(waits, 4, 1024, 32))                                                     \
-    X(uneven_blocks, L(uneven, 16, 128, 16), L(waits, 16, 128, 64))                                                    \
-    X(latency_bound, L(waits, 4, 128, 64), L(streams, 16, 256, 0))                                                     \
-    X(spills, L(locals, 8, 256, 400), L(floats, 8, 256, 80))                                                           \
-    X(atomic_contention, L(counts, 2, 256, 8), L(counts_once, 8, 256, 80))                                             \
-    X(divergence, L(few_lanes, 4, 128, 100), L(one_chain, 4, 128, 100))                                                \
-    X(cache_bound, L(cached, 8, 256, 300), L(floats, 8, 256, 80))
+    X(small_grid, false, L(waits, 0.25, 256, 64), L(waits, 8, 256, 64))                                                \
+    X(barrier_stalls, false, L(meets, 2, 1024, 200), L(meets_once, 2, 1024, 60))                                       \
+    X(fp64_bound, false, L(doubles, 8, 256, 40), L(floats, 8, 256, 80))                                                \
+    X(xu_bound, false, L(roots, 8, 256, 10), L(floats, 8, 256, 80))                                                    \
+    X(instruction_bound, false, L(bits, 8, 256, 50), L(floats, 8, 256, 80))                                            \
+    X(compute_bound_near_limit, false, L(floats, 8, 256, 160), L(one_chain, 1, 128, 300))                              \
+    X(memory_bound_near_limit, false, L(streams, 16, 256, 0), L(waits, 4, 128, 64))                                    \
+    X(partial_warps, true, L(one_chain, 2, 33, 300), L(one_chain, 2, 64, 300))                                         \
+    X(low_occupancy, false, L(keeps, 16, 128, 16), L(waits, 16, 128, 64))                                              \
+    X(tail_effect, false, L(waits, 2.2, 1024, 64), L(waits, 4, 1024, 32))                                              \
+    X(uneven_blocks, false, L(uneven, 16, 128, 16), L(waits, 16, 128, 64))                                             \
+    X(latency_bound, false, L(waits, 4, 128, 64), L(streams, 16, 256, 0))                                              \
+    X(spills, true, L(locals, 8, 256, 400), L(floats, 8, 256, 80))                                                     \
+    X(atomic_contention, false, L(counts, 2, 256, 8), L(counts_once, 8, 256, 80))                                      \
+    X(divergence, true, L(few_lanes, 4, 128, 100), L(one_chain, 4, 128, 100))                                          \
+    X(cache_bound, false, L(cached, 8, 256, 300), L(floats, 8, 256, 80))
 
 /* ---- programs -----------------------------------------------------------------------------------------------------
  */

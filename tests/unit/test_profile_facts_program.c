@@ -98,8 +98,9 @@ TEST(kinds_names_and_places)
     }
     CHECK_OK(stitch__facts_steps(facts, program, &err)); /* again: in place of the old ones */
     CHECK_INT(facts->step_count, STITCH__COUNT(want));
-    steps_of(PLAN(K("\"x\", \"y\"")));
+    steps_of(PLAN(K("\"x\", \"y\", \"x\"")));
     CHECK(!facts->library_steps);
+    CHECK_INT(facts->steps[0].bytes, 2 * 4 * 8 * 64 * 4); /* each tensor once */
 }
 
 TEST(not_validated)

@@ -5,6 +5,7 @@
  */
 #include "check.h"
 #include "cuda/cuda.h"
+#include "profile/facts.h"
 #include "program_fixture.h"
 #include "task/task.h"
 #include "verify/scan.h"
@@ -476,6 +477,69 @@ TEST(products_of_a_plan)
     stitch_context_free(ctx);
 }
 
+/* Kernels that move and convert, and ones that do a little more, for each architecture. */
+TEST(moves_of_a_plan)
+{
+    static const char source[] =
+        "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+        "#define K(name, in, out) __global__ void name(const in *x, out *y, int n)\n"
+        "#define I int i = blockIdx.x * 64 + threadIdx.x; if (i < n)\n"
+        "K(narrow, float, __half) { I y[i] = __float2half(x[i]); }\n"
+        "K(widen, __half, float) { I y[i] = __half2float(x[i]); }\n"
+        "K(brain, float, __nv_bfloat16) { I y[i] = __float2bfloat16(x[i]); }\n"
+        "K(turn, float, float)\n{\n    __shared__ float t[8][9];\n"
+        "    t[threadIdx.x / 8][threadIdx.x % 8] = x[blockIdx.x * n + threadIdx.x / 8 * 64 + threadIdx.x % 8];\n"
+        "    __syncthreads();\n    y[threadIdx.x] = t[threadIdx.x % 8][threadIdx.x / 8];\n}\n"
+        "K(count, int, int) { I y[i] = x[i]; }\n"
+        "K(twice, float, __half) { I y[i] = __float2half(x[i] * 2); }\n"
+        "K(positive, float, float) { I y[i] = fmaxf(x[i], 0); }\n"
+        "K(add, __half, __half) { I y[i] = __hadd(x[i], x[i + 1]); }\n"
+        "K(sum, float, float) { I atomicAdd(y, x[i]); }\n";
+    static const struct {
+        const char *name, *from, *to;
+        bool moves;
+    } want[] = {{"narrow", "x", "h", true}, {"widen", "h", "y", true},     {"brain", "x", "b", true},
+                {"turn", "x", "y", true},   {"count", "c", "d", false},    {"twice", "x", "h", false},
+                {"add", "h", "h", false},   {"positive", "x", "y", false}, {"sum", "x", "y", false}};
+    char json[4096];
+    size_t len = (size_t)snprintf(json, sizeof(json),
+                                  "{\"stitch\": 1, \"buffers\": {\"h\": {\"dtype\": \"f16\", \"shape\": [\"N\"]},"
+                                  " \"b\": {\"dtype\": \"bf16\", \"shape\": [\"N\"]},"
+                                  " \"d\": {\"dtype\": \"i32\", \"shape\": [\"N\"]}}, \"run\": [");
+    for (size_t i = 0; i < STITCH__COUNT(want); i++)
+        len += (size_t)snprintf(json + len, sizeof(json) - len,
+                                "{\"kernel\": \"%s\", \"grid\": [1], \"block\": [64], \"args\": [\"%s\", \"%s\","
+                                " {\"i32\": \"N\"}]}%s",
+                                want[i].name, want[i].from, want[i].to, i + 1 < STITCH__COUNT(want) ? ", " : "]}");
+    for (size_t a = 0; a < STITCH__COUNT(archs); a++) {
+        stitch_context *ctx = open_context();
+        stitch_error *err = NULL;
+        stitch_program *p = NULL;
+        stitch__facts *facts;
+        const stitch_image *image;
+        stitch_compile_options o = STITCH_COMPILE_OPTIONS_INIT;
+        stitch_interface *iface = new_interface(ctx, "N=64; input x f32 N; input c i32 N; output y f32 N");
+        o.arch = archs[a];
+        CHECK_OK(stitch_program_parse(ctx, source, json, NULL, &p, &err));
+        CHECK_OK(stitch_program_validate(p, iface, archs[a], &err));
+        CHECK_OK(stitch_program_compile(p, &o, &image, &err));
+        CHECK_OK(stitch__facts_new(ctx, &facts, &err));
+        CHECK_OK(stitch__facts_steps(facts, p, &err));
+        CHECK_OK(stitch__scan_moves(ctx, p, image, facts, &err));
+        CHECK_INT(facts->step_count, STITCH__COUNT(want));
+        for (size_t i = 0; i < STITCH__COUNT(want); i++) {
+            if (facts->steps[i].moves_only != want[i].moves)
+                FAIL("%s: %s %s", archs[a], want[i].name, want[i].moves ? "computes" : "only moves");
+        }
+        CHECK_OK(stitch__scan_moves(ctx, p, NULL, facts, &err)); /* nothing is known then, and nothing changes */
+        stitch__facts_free(facts);
+        stitch_program_free(p);
+        stitch_interface_free(iface);
+        stitch_context_free(ctx);
+    }
+}
+
 TEST_MAIN(RUN(float32_is_clean), RUN(tf32_products), RUN(half_products), RUN(half_arithmetic),
           RUN(half_storage_is_minor), RUN(hopper_products), RUN(ada_products), RUN(blackwell_products),
-          RUN(module_variables), RUN(other_effects), RUN(ptx_text), RUN(unknown_instructions), RUN(products_of_a_plan))
+          RUN(module_variables), RUN(other_effects), RUN(ptx_text), RUN(unknown_instructions), RUN(products_of_a_plan),
+          RUN(moves_of_a_plan))
