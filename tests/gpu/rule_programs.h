@@ -7,81 +7,77 @@
 
 #include "profile_programs.h"
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------
- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* All of them take (x, y, rounds); x is zeros, of which no compiler knows. FLOATS of each. */
+/* All of them take (x, y, rounds); x is zeros, of which no compiler knows. FLOATS of each.
+ *
+ * chase: loads that need what the one before brought; 128 bytes of a warp each, all over 64 MB.
+ * meets: one warp of a block works, and the others wait for it; meets_once: each works for itself.
+ * keeps: a block takes a quarter of a multiprocessor's shared memory.
+ * uneven: one block of 16 has 16 times as much to do, wherever it runs. */
 enum { FLOATS = 1 << 25 };
 
-#define KERNELS(real)                                                                                                           \
-    "#define KERNEL(name) extern \"C\" __global__ void name(const float *x, " real " *y, int rounds)\n"                         \
-    "#define ME (blockIdx.x * blockDim.x + threadIdx.x)\n"                                                                      \
-    "#define LANE (threadIdx.x & 31)\n" /* Loads that need what the one before brought; 128 bytes of a warp each, all           \
-                                           over 64 MB. */                                                                       \
-    "__device__ float chase(const float *x, int rounds)\n{\n"                                                                   \
-    "    unsigned row = ME / 32 * 2654435761u;\n    float sum = 0;\n"                                                           \
-    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
-    "        float v = x[(row >> 13) * 32 + LANE];\n"                                                                           \
-    "        sum += v;\n        row = row * 1664525u + 1013904223u + (v != v);\n    }\n"                                        \
-    "    return sum;\n}\n"                                                                                                      \
-    "__device__ float chain(float v, int rounds)\n{\n"                                                                          \
-    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
-    "#pragma unroll\n        for (int k = 0; k < 64; k++) v = v * 0.999f + 0.5f;\n    }\n"                                      \
-    "    return v;\n}\n"                                                                                                        \
-    "template <typename T> __device__ float chains(float x, int rounds)\n{\n"                                                   \
-    "    T v[8], sum = 0;\n    for (int k = 0; k < 8; k++) v[k] = (T)(x + k);\n"                                                \
-    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
-    "#pragma unroll\n        for (int k = 0; k < 64; k++) v[k % 8] = v[k % 8] * (T)0.999 + (T)0.5;\n    }\n"                    \
-    "    for (int k = 0; k < 8; k++) sum += v[k];\n"                                                                            \
-    "    return (float)sum;\n}\n"                                                                                               \
-    "KERNEL(waits) { y[ME] = chase(x, rounds); }\n"                                                                             \
-    "KERNEL(one_chain) { y[ME] = chain(x[ME], rounds); }\n"                                                                     \
-    "KERNEL(floats) { y[ME] = chains<float>(x[ME], rounds); }\n"                                                                \
-    "KERNEL(doubles) { y[ME] = chains<double>(x[ME], rounds); }\n"                                                              \
-    "KERNEL(roots)\n{\n    float v[4] = {x[ME], 1, 2, 3};\n"                                                                    \
-    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
-    "#pragma unroll\n        for (int k = 0; k < 64; k++)\n"                                                                    \
-    "            asm(\"rsqrt.approx.ftz.f32 %0, %0;\" : \"+f\"(v[k % 4]));\n    }\n"                                            \
-    "    y[ME] = v[0] + v[1] + v[2] + v[3];\n}\n"                                                                               \
-    "KERNEL(bits)\n{\n    unsigned h = ME + __float_as_uint(x[ME]), g = ~h;\n"                                                  \
-    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
-    "#pragma unroll\n        for (int k = 0; k < 8; k++) {\n"                                                                   \
-    "            h ^= h << 13, g ^= g << 13;\n            h ^= h >> 17, g ^= g >> 17;\n"                                        \
-    "            h ^= h << 5, g ^= g << 5;\n        }\n    }\n"                                                                 \
-    "    y[ME] = h + g;\n}\n" /* One warp of a block works, and the others wait for it; or each works for itself. */            \
-    "KERNEL(meets)\n{\n    float v = x[ME];\n"                                                                                  \
-    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
-    "        if (threadIdx.x < 32) v = chain(v, 1);\n        __syncthreads();\n    }\n"                                         \
-    "    y[ME] = v;\n}\n"                                                                                                       \
-    "KERNEL(meets_once)\n{\n    float v = chain(x[ME], rounds);\n    __syncthreads();\n    y[ME] = v;\n}\n" /* A block          \
-                                                                                                               takes a          \
-                                                                                                               quarter          \
-                                                                                                               of a             \
-                                                                                                               multiprocessor's \
-                                                                                                               shared           \
-                                                                                                               memory.          \
-                                                                                                             */                 \
-    "KERNEL(keeps)\n{\n    __shared__ float tile[12288];\n"                                                                     \
-    "    tile[threadIdx.x] = chase(x, rounds);\n    __syncthreads();\n"                                                         \
-    "    y[ME] = tile[threadIdx.x ^ 32];\n}\n" /* One block of 16 has 16 times as much to do, wherever it runs. */              \
-    "KERNEL(uneven) { y[ME] = chase(x, blockIdx.x * 2654435761u >> 28 ? rounds : 16 * rounds); }\n"                             \
-    "KERNEL(locals)\n{\n    float v[64];\n    int add = 7 + (int)x[ME];\n"                                                      \
-    "    for (int k = 0; k < 64; k++) v[k] = x[k * 32 + LANE];\n"                                                               \
-    "    for (int r = 0; r < rounds; r++)\n        v[r * add & 63] += v[(r * add + 13) & 63];\n"                                \
-    "    y[ME] = v[add];\n}\n"                                                                                                  \
-    "KERNEL(counts)\n{\n    float sum = 0;\n"                                                                                   \
-    "    for (int r = 0; r < rounds; r++)\n        sum += atomicAdd(y, x[r]);\n"                                                \
-    "    y[ME + 32] = sum;\n}\n"                                                                                                \
-    "KERNEL(counts_once)\n{\n    float sum = chain(x[ME], rounds);\n"                                                           \
-    "    y[ME + 32] = sum;\n"                                                                                                   \
-    "    if (threadIdx.x == 0)\n        atomicAdd(y, sum);\n}\n"                                                                \
-    "KERNEL(few_lanes)\n{\n    float v = x[ME];\n    if (LANE < 4) v = chain(v, rounds);\n    y[ME] = v;\n}\n"                  \
-    "KERNEL(cached)\n{\n    float sum[8] = {0};\n"                                                                              \
-    "    for (int r = 0; r < rounds; r++) {\n"                                                                                  \
-    "        const float *p = x + threadIdx.x + (r * 32 & 1023);\n"                                                             \
-    "#pragma unroll\n        for (int k = 0; k < 8; k++) sum[k] += p[256 * k];\n    }\n"                                        \
-    "    y[ME] = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];\n}\n"                                   \
-    "KERNEL(streams)\n{\n    unsigned all = gridDim.x * blockDim.x;\n"                                                          \
+#define KERNELS(real)                                                                                                  \
+    "#define KERNEL(name) extern \"C\" __global__ void name(const float *x, " real " *y, int rounds)\n"                \
+    "#define ME (blockIdx.x * blockDim.x + threadIdx.x)\n"                                                             \
+    "#define LANE (threadIdx.x & 31)\n"                                                                                \
+    "__device__ float chase(const float *x, int rounds)\n{\n"                                                          \
+    "    unsigned row = ME / 32 * 2654435761u;\n    float sum = 0;\n"                                                  \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                         \
+    "        float v = x[(row >> 13) * 32 + LANE];\n"                                                                  \
+    "        sum += v;\n        row = row * 1664525u + 1013904223u + (v != v);\n    }\n"                               \
+    "    return sum;\n}\n"                                                                                             \
+    "__device__ float chain(float v, int rounds)\n{\n"                                                                 \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                         \
+    "#pragma unroll\n        for (int k = 0; k < 64; k++) v = v * 0.999f + 0.5f;\n    }\n"                             \
+    "    return v;\n}\n"                                                                                               \
+    "template <typename T> __device__ float chains(float x, int rounds)\n{\n"                                          \
+    "    T v[8], sum = 0;\n    for (int k = 0; k < 8; k++) v[k] = (T)(x + k);\n"                                       \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                         \
+    "#pragma unroll\n        for (int k = 0; k < 64; k++) v[k % 8] = v[k % 8] * (T)0.999 + (T)0.5;\n    }\n"           \
+    "    for (int k = 0; k < 8; k++) sum += v[k];\n"                                                                   \
+    "    return (float)sum;\n}\n"                                                                                      \
+    "KERNEL(waits) { y[ME] = chase(x, rounds); }\n"                                                                    \
+    "KERNEL(one_chain) { y[ME] = chain(x[ME], rounds); }\n"                                                            \
+    "KERNEL(floats) { y[ME] = chains<float>(x[ME], rounds); }\n"                                                       \
+    "KERNEL(doubles) { y[ME] = chains<double>(x[ME], rounds); }\n"                                                     \
+    "KERNEL(roots)\n{\n    float v[4] = {x[ME], 1, 2, 3};\n"                                                           \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                         \
+    "#pragma unroll\n        for (int k = 0; k < 64; k++)\n"                                                           \
+    "            asm(\"rsqrt.approx.ftz.f32 %0, %0;\" : \"+f\"(v[k % 4]));\n    }\n"                                   \
+    "    y[ME] = v[0] + v[1] + v[2] + v[3];\n}\n"                                                                      \
+    "KERNEL(bits)\n{\n    unsigned h = ME + __float_as_uint(x[ME]), g = ~h;\n"                                         \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                         \
+    "#pragma unroll\n        for (int k = 0; k < 8; k++) {\n"                                                          \
+    "            h ^= h << 13, g ^= g << 13;\n            h ^= h >> 17, g ^= g >> 17;\n"                               \
+    "            h ^= h << 5, g ^= g << 5;\n        }\n    }\n"                                                        \
+    "    y[ME] = h + g;\n}\n"                                                                                          \
+    "KERNEL(meets)\n{\n    float v = x[ME];\n"                                                                         \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                         \
+    "        if (threadIdx.x < 32) v = chain(v, 1);\n        __syncthreads();\n    }\n"                                \
+    "    y[ME] = v;\n}\n"                                                                                              \
+    "KERNEL(meets_once)\n{\n    float v = chain(x[ME], rounds);\n    __syncthreads();\n    y[ME] = v;\n}\n"            \
+    "KERNEL(keeps)\n{\n    __shared__ float tile[12288];\n"                                                            \
+    "    tile[threadIdx.x] = chase(x, rounds);\n    __syncthreads();\n"                                                \
+    "    y[ME] = tile[threadIdx.x ^ 32];\n}\n"                                                                         \
+    "KERNEL(uneven) { y[ME] = chase(x, blockIdx.x * 2654435761u >> 28 ? rounds : 16 * rounds); }\n"                    \
+    "KERNEL(locals)\n{\n    float v[64];\n    int add = 7 + (int)x[ME];\n"                                             \
+    "    for (int k = 0; k < 64; k++) v[k] = x[k * 32 + LANE];\n"                                                      \
+    "    for (int r = 0; r < rounds; r++)\n        v[r * add & 63] += v[(r * add + 13) & 63];\n"                       \
+    "    y[ME] = v[add];\n}\n"                                                                                         \
+    "KERNEL(counts)\n{\n    float sum = 0;\n"                                                                          \
+    "    for (int r = 0; r < rounds; r++)\n        sum += atomicAdd(y, x[r]);\n"                                       \
+    "    y[ME + 32] = sum;\n}\n"                                                                                       \
+    "KERNEL(counts_once)\n{\n    float sum = chain(x[ME], rounds);\n"                                                  \
+    "    y[ME + 32] = sum;\n"                                                                                          \
+    "    if (threadIdx.x == 0)\n        atomicAdd(y, sum);\n}\n"                                                       \
+    "KERNEL(few_lanes)\n{\n    float v = x[ME];\n    if (LANE < 4) v = chain(v, rounds);\n    y[ME] = v;\n}\n"         \
+    "KERNEL(cached)\n{\n    float sum[8] = {0};\n"                                                                     \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                         \
+    "        const float *p = x + threadIdx.x + (r * 32 & 1023);\n"                                                    \
+    "#pragma unroll\n        for (int k = 0; k < 8; k++) sum[k] += p[256 * k];\n    }\n"                               \
+    "    y[ME] = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];\n}\n"                          \
+    "KERNEL(streams)\n{\n    unsigned all = gridDim.x * blockDim.x;\n"                                                 \
     "    for (unsigned i = ME; i < (1u << 23); i += all) ((float4 *)y)[i] = ((const float4 *)x)[i];\n}\n"
 
 static const char kernels_source[] = KERNELS("float"), kernels_reference[] = KERNELS("double");
@@ -118,8 +114,7 @@ typedef struct launch {
     X(divergence, true, L(few_lanes, 4, 128, 100), L(one_chain, 4, 128, 100))                                          \
     X(cache_bound, false, L(cached, 8, 256, 300), L(floats, 8, 256, 80))
 
-/* ---- programs -----------------------------------------------------------------------------------------------------
- */
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
 
 typedef struct twin {
     const char *source, *plan;

@@ -31,8 +31,7 @@ static void need_profiler(void)
     drv = dev->drv;
 }
 
-/* ---- what was seen ------------------------------------------------------------------------------------------------
- */
+/* ---- what was seen ----------------------------------------------------------------------------------------------- */
 
 static void print_members(const char *what, const json_t *object)
 {
@@ -88,8 +87,7 @@ static bool right(const char *rule, const stitch_profile *p, bool wanted)
     return said == wanted;
 }
 
-/* ---- regions ------------------------------------------------------------------------------------------------------
- */
+/* ---- regions ----------------------------------------------------------------------------------------------------- */
 
 /* The device is entered afterwards. */
 static void open_region(void)
@@ -145,8 +143,7 @@ static int call_launch(void *userdata)
     return start(userdata);
 }
 
-/* ---- on the simulator, as a program -------------------------------------------------------------------------------
- */
+/* ---- on the simulator, as a program ------------------------------------------------------------------------------ */
 
 static bool counts_are_right(const char *rule, const launch *l, bool wanted)
 {
@@ -197,8 +194,7 @@ static void check_launches(const char *rule, bool counted, const launch *with, c
 LAUNCHES(LAUNCH_TEST)
 #undef LAUNCH_TEST
 
-/* ---- what the host does -------------------------------------------------------------------------------------------
- */
+/* ---- what the host does ------------------------------------------------------------------------------------------ */
 
 typedef struct manners {
     int launches;
@@ -243,8 +239,7 @@ TEST(sync_bound)
     check_host("sync_bound", &m);
 }
 
-/* ---- programs: they come last, for there are no samples once a graph was traced -----------------------------------
- */
+/* ---- programs: they come last, for there are no samples once a graph was traced ---------------------------------- */
 
 static bool program_is_right(const char *rule, const char *head, const twin *t, bool wanted)
 {
