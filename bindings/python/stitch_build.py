@@ -41,7 +41,7 @@ _NINJA = """#!/bin/sh
 # Ninja for an editable installation, which calls it at each import. In an environment that pip made for the build, and removed
 # after it, there are no tools any more to build with: what was built stays.
 [ -x {ninja} ] && [ -x {meson} ] || exit 0
-exec {ninja} "$@"
+NINJA={ninja} exec {ninja} "$@"
 """
 
 
