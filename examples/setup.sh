@@ -129,6 +129,19 @@ stitch_wheel_tools() {
     } >>build/setup.log 2>&1 || stitch_say "could not install it (build/setup.log says why); the wheel is not tested"
 }
 
+# NumPy, with which tests/python computes a reference; where the tests' Python has none they look into build/venv, too. Asked
+# for once.
+stitch_numpy() {
+    [ ! -e build/.numpy-tried ] || return 0
+    : >build/.numpy-tried
+    ! python3 -c 'import numpy' 2>/dev/null || return 0
+    if [ "$(command -v python3)" = /usr/bin/python3 ]; then # Debian's package is for Debian's Python
+        stitch_apt python3-numpy || true
+        ! python3 -c 'import numpy' 2>/dev/null || return 0
+    fi
+    stitch_pip numpy || true
+}
+
 # The build folder is configured once; later calls only build what changed.
 stitch_build() {
     if [ ! -f build/build.ninja ]; then

@@ -20,7 +20,7 @@ for suite in "$@"; do
     esac
 done
 . examples/setup.sh
-stitch_setup && stitch_wheel_tools && stitch_build || stop "could not build"
+stitch_setup && stitch_wheel_tools && stitch_numpy && stitch_build || stop "could not build"
 
 log=build/meson-logs/testlog.json
 rm -f "$log"

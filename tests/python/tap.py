@@ -3,6 +3,7 @@
 
 import contextlib
 import gc
+import importlib
 import os
 import sys
 import traceback
@@ -13,6 +14,20 @@ sys.path.insert(0, os.path.join(CHECKOUT, "bindings", "python"))
 
 class Skip(Exception):
     pass
+
+
+def numpy():
+    """NumPy: this Python's, or that of the virtual environment in which tests/run.sh puts what is missing."""
+    venv = os.environ.get("STITCH_TEST_VENV")
+    packages = venv and os.path.join(venv, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+    for folder in [None, packages]:
+        if folder:
+            sys.path.append(folder)
+        try:
+            return importlib.import_module("numpy")
+        except ImportError:
+            pass
+    raise Skip("NumPy is not installed")
 
 
 @contextlib.contextmanager
