@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The wheel in a clean virtual environment on a GPU: the five lines of docs/gallery.md, as they stand there, make the GPT
-block faster; what came of them falls back, is saved, and loads in another process; the command line works. Prints TAP.
+block faster; what came of them falls back, is saved, and loads in another process; with the recording that keeps to
+KernelBench's own tolerance (examples/optimize_module.py --precise), what is exported is judged by KernelBench's own evaluator;
+the command line works. Prints TAP.
 
 usage: STITCH_WHEEL=libstitch-....whl test_gpu_wheel.py     (python3 -m pip wheel --no-deps . makes one)
 
 Needs a GPU and a Python that has PyTorch for it, which the environment borrows; of the checkout only the example's
-folders are used, as copies. STITCH_TEST_RECORD=FILE also records the replies, with the prompts that they answered.
+folders are used, as copies. STITCH_TEST_RECORD=FILE also records the replies, with the prompts that they answered;
+STITCH_TEST_RECORD_PRECISE=FILE does so for the other recording. KERNELBENCH_ROOT names a checkout of KernelBench, whose
+evaluator needs ninja, a C++ compiler and the CUDA toolkit.
 """
 
 import ctypes
@@ -26,7 +30,10 @@ import tap  # noqa: E402
 
 TARGET = 5.0  # times eager float32, by PyTorch's events
 ENOUGH = 600  # seconds for one step
+JUDGED = 2.0  # times eager float32, by KernelBench's evaluator, at its own tolerance
 FOLDER = os.path.join("examples", "tasks", "gpt_block")
+SCRIPT = os.path.join("examples", "optimize_module.py")
+PRECISE = os.path.join("examples", "replies", "gpt_block_split.jsonl")
 # What the scripts below begin with: where everything comes from.
 START = """
 import json, os, statistics, sys, time
@@ -272,7 +279,7 @@ def test_installs_into_a_clean_environment():
         f.write(os.path.dirname(os.path.dirname(os.path.realpath(found.origin))) + "\n")
     work = os.path.join(Made.folder, FOLDER)
     recording = documented()[1]
-    for name in (os.path.join(FOLDER, "model.py"), recording):
+    for name in (os.path.join(FOLDER, "model.py"), recording, SCRIPT, PRECISE):
         os.makedirs(os.path.join(Made.folder, os.path.dirname(name)), exist_ok=True)
         shutil.copy(os.path.join(tap.CHECKOUT, name), os.path.join(Made.folder, name))
     assert sorted(os.listdir(work)) == ["model.py"]
@@ -326,6 +333,26 @@ def test_loads_in_another_process():
     came_from_the_wheel(found)
     note(f"load() and the first call: {found['seconds'] * 1e3:.0f} ms, which is {found['speedup']:.1f}x as saved")
     assert found["close"] and found["runs"] == [1, 0], found
+
+
+def test_kernelbench_judges_what_is_exported():
+    Made.need("work")
+    if not os.environ.get("KERNELBENCH_ROOT"):
+        raise tap.Skip("KERNELBENCH_ROOT does not name a checkout of KernelBench")
+    options, record = ["--precise", "--export", "model_new.py", "--judge"], os.environ.get("STITCH_TEST_RECORD_PRECISE")
+    if record:
+        options += ["--model", f"record:{os.path.abspath(record)},replay:{os.path.join(Made.folder, PRECISE)}"]
+    tools = os.path.dirname(sys.executable)  # ninja may be there, beside PyTorch
+    out = run(Made.python, os.path.join(Made.folder, SCRIPT), *options, PATH=os.environ["PATH"] + os.pathsep + tools)
+    note(out)
+    lines = out.splitlines()
+    turns = [line for line in lines if line.startswith(("draft: ", "repair_correctness: "))]
+    assert len(turns) == 2 and "FAILED at correct" in turns[0] and "PASSED" in turns[1], turns
+    (faster,) = (line for line in lines if " by the library; " in line)
+    judged = json.loads(lines[-1])
+    note(f"KernelBench's evaluator, of the exported file: correct {judged['correct']}, {judged['speedup']:.2f}x; {faster}")
+    assert judged["compiled"] and judged["correct"] and judged["speedup"] >= JUDGED, judged
+    assert "tolerance" not in judged and "precision" not in judged, judged  # as its own settings are
 
 
 def test_command_line():
