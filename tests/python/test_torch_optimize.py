@@ -267,6 +267,99 @@ def test_weights_that_are_replaced():
         assert torch.allclose(fast(x), module(x), atol=1e-5) and fast.runs == 3
 
 
+class Recurrent:
+    """One step of a layer that has its parameters in a list, too, and writes nothing into it by itself."""
+
+    source = cases.HEAD + """
+extern "C" __global__ void k(const float *x, const float *w, float *y, float *h, int n)
+{
+    ROW(n)
+    float sum = 0;
+    for (int k = 0; k < 4; k++)
+        sum += x[i / 3 * 4 + k] * w[i % 3 * 4 + k];
+    y[i] = h[i] = tanhf(sum);
+}
+"""
+    plan = {"stitch": 1, "run": [cases.step("k", "B*3", "input", "weight_ih_l0", "y0", "y1", {"i32": "B*3"})]}
+
+    @staticmethod
+    def make():
+        return torch.nn.RNN(4, 3, bias=False, batch_first=True), [torch.randn(16, 1, 4)]
+
+
+class Listed(torch.nn.Module):
+    """A parameter in a second place, and tensors in none of the tables."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = torch.nn.Parameter(torch.randn(7))
+        self.used = [self.one]
+        self.more = {"a": [torch.randn(7), torch.randn(7)]}
+
+    def forward(self, x):
+        return x * self.used[0] + self.more["a"][1]
+
+
+class ListedCase:
+    source = cases.HEAD + """
+extern "C" __global__ void k(const float *x, const float *a, const float *b, float *y, int n)
+{
+    ROW(n)
+    y[i] = x[i] * a[i % 7] + b[i % 7];
+}
+"""
+    plan = {"stitch": 1, "run": [cases.step("k", "B*7", "x", "one", "more.a.1", "y", {"i32": "B*7"})]}
+
+    @staticmethod
+    def make():
+        return Listed(), [torch.randn(9, 7)]
+
+
+def test_weights_in_lists():
+    """A parameter has one name in the task; where the module has it once more both places are looked at."""
+    driver = sim.Driver()
+    module, (x,), fast = optimized(driver, Recurrent, reply(Recurrent), policy=stitch.Policy(max_attempts=1))
+    assert list(fast._engine.spec.weights) == ["weight_ih_l0", "weight_hh_l0"]
+    with torch.no_grad():
+        assert torch.allclose(fast(x)[0], module(x)[0], atol=1e-5) and fast.runs == 1
+        module.weight_ih_l0 = torch.nn.Parameter(module.weight_ih_l0 * 3)
+        assert torch.allclose(fast(x)[0], module(x)[0], atol=1e-5) and fast.runs == 2
+        module.flatten_parameters()
+        module.load_state_dict({name: value * 2 for name, value in module.state_dict().items()})
+        assert torch.allclose(fast(x)[0], module(x)[0], atol=1e-5) and fast.runs == 3
+
+    module, (x,), fast = optimized(driver, ListedCase, reply(ListedCase), policy=stitch.Policy(max_attempts=1))
+    assert list(fast._engine.spec.weights) == ["one", "more.a.1"]
+    asked, runs = [], 0
+    fast._count, fast._engine.quick = 1, lambda form, *rest: asked.append(rest[1])
+
+    def right(quick, run):
+        """Whether the short way was asked, and whether the program ran."""
+        nonlocal runs
+        asked.clear()
+        runs += run
+        return torch.allclose(fast(x), module(x), atol=1e-5) and (len(asked), fast.runs) == (quick, runs)
+
+    with torch.no_grad():
+        assert right(1, 1)
+        module.more["a"][1] = torch.randn(7)
+        assert right(1, 1) and asked[0][3] == id(module.more["a"][1])
+        module.more = {"a": (torch.zeros(7), torch.randn(7))}
+        assert right(0, 1) and right(1, 1)
+        module.one = torch.nn.Parameter(torch.randn(7))  # the list still has the old one, which forward uses
+        assert right(1, 0) and right(1, 0)
+        module.used[0] = module.one
+        assert right(0, 1) and right(1, 1)
+        compiled = torch.compile(fast, backend="eager", fullgraph=True)
+        for _ in range(2):
+            assert torch.allclose(compiled(x), module(x), atol=1e-5)
+            module.used[0] = torch.nn.Parameter(torch.randn(7))
+        module.used[0] = module.one
+        module.more = {"a": []}
+        with tap.raises(IndexError):  # the module's own
+            fast(x)
+
+
 def test_falls_back():
     driver = sim.Driver()
     module, (x,), fast = optimized(driver, cases.MLP, reply(cases.MLP), policy=stitch.Policy(max_attempts=1))

@@ -266,26 +266,94 @@ _operator.register_fake(_run_fake)
 # ---- the module ------------------------------------------------------------------------------------------------------
 
 
-def _places(module: torch.nn.Module, paths: Sequence[str]) -> List[Tuple[Any, str]]:
+class _Inside:
+    """A tensor that a module has as a plain attribute, or in lists, tuples and dicts of one; looked up at every call."""
+
+    def __init__(self, part: torch.nn.Module, name: str, keys: Tuple[Any, ...]) -> None:
+        self.part, self.name, self.keys = part, name, keys
+
+    @property
+    def tensor(self) -> Any:
+        """None: it is gone."""
+        value = getattr(self.part, self.name, None)
+        for key in self.keys:
+            value = _item(value, key)
+        return value
+
+    def steps(self) -> Iterator[Tuple[Any, Any, Any]]:
+        """The way to it: (where, key, what is there)."""
+        where: Any = vars(self.part)
+        for key in (self.name, *self.keys):
+            value = _item(where, key)
+            yield where, key, value
+            where = value
+
+
+def _item(value: Any, key: Any) -> Any:
+    if isinstance(value, dict):
+        return value.get(key)
+    return value[key] if isinstance(value, (list, tuple)) and isinstance(key, int) and key < len(value) else None
+
+
+def _insides(module: torch.nn.Module) -> Dict[str, _Inside]:
+    """Where the tensors of _run.attributes() are found, by the same paths."""
+    found: Dict[str, _Inside] = {}
+
+    def look(part: torch.nn.Module, path: str, value: Any, name: str, keys: Tuple[Any, ...]) -> None:
+        if isinstance(value, torch.Tensor):
+            found.setdefault(path, _Inside(part, name, keys))
+        elif isinstance(value, (dict, list, tuple)):
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                look(part, f"{path}.{key}", item, name, (*keys, key))
+
+    for at, part in module.named_modules():
+        for name, value in vars(part).items():
+            if name not in _run._TABLES and not isinstance(value, torch.nn.Module):
+                look(part, f"{at}.{name}" if at else name, value, name, ())
+    return found
+
+
+Places = List[Tuple[Any, str]]  # an object and the attribute that holds the tensor
+
+
+def _places(module: torch.nn.Module, paths: Sequence[str]) -> Places:
     """Where each weight is found at every call."""
     parts = dict(module.named_modules())
-    fixed = _run.attributes(module)
-    found: List[Tuple[Any, str]] = []
+    insides = _insides(module)
+    found: Places = []
     for path in paths:
         owner, _, name = path.rpartition(".")
         if owner in parts and isinstance(getattr(parts[owner], name, None), torch.Tensor):
             found.append((parts[owner], name))
-        elif path in fixed:
-            found.append((_Fixed(fixed[path]), "tensor"))
+        elif path in insides:
+            found.append((insides[path], "tensor"))
         else:
             raise InvalidError(f"the module has no tensor {path}, which the program needs")
     return found
 
 
-def _tables(places: Sequence[Tuple[Any, str]]) -> Optional[List[Tuple[Dict[str, Any], str]]]:
-    """The dicts that getattr() would find them in; None: something else stands behind one (a parametrisation)."""
-    found: List[Tuple[Dict[str, Any], str]] = []
+def _aliases(module: torch.nn.Module, paths: Sequence[str], places: Places) -> List[Tuple[_Inside, Any, str]]:
+    """Where else a module has its weights. Its forward may use those, the program has them from their places: both must
+    be the same tensor still."""
+    named: Dict[int, Places] = {}
     for owner, name in places:
+        named.setdefault(id(getattr(owner, name)), []).append((owner, name))
+    return [
+        (inside, owner, name)
+        for path, inside in _insides(module).items()
+        if path not in paths
+        for owner, name in named.get(id(inside.tensor), [])
+    ]
+
+
+def _tables(places: Places) -> Optional[List[Tuple[Any, Any]]]:
+    """The dicts (and lists) that getattr() would find them in; None: something else stands behind one (a
+    parametrisation)."""
+    found: List[Tuple[Any, Any]] = []
+    for owner, name in places:
+        if isinstance(owner, _Inside):
+            found.append([(where, key) for where, key, _ in owner.steps()][-1])
+            continue
         tables = (getattr(owner, "_parameters", {}), getattr(owner, "_buffers", {}), vars(owner))
         table = next((table for table in tables if name in table), None)
         if table is None:
@@ -294,11 +362,16 @@ def _tables(places: Sequence[Tuple[Any, str]]) -> Optional[List[Tuple[Dict[str, 
     return found
 
 
-class _Fixed:
-    """A tensor that no module has as an attribute."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
+def _links(places: Places, aliases: Sequence[Tuple[_Inside, Any, str]]) -> List[Tuple[Any, Any, Any]]:
+    """(where, key, what is there): as long as all of these are, _tables() are where the module has its weights, and the
+    aliases are what they were."""
+    found: List[Tuple[Any, Any, Any]] = []
+    for owner, _ in places:
+        if isinstance(owner, _Inside):
+            found += list(owner.steps())[:-1]
+    for inside, _, _ in aliases:
+        found += inside.steps()
+    return found
 
 
 class Optimized(torch.nn.Module):
@@ -338,6 +411,7 @@ class Optimized(torch.nn.Module):
         spec = engine.spec
         self._engine, self._handle = engine, engine.handle
         self._held = _places(self.original, spec.paths)
+        self._aliases = _aliases(self.original, spec.paths, self._held)
         self._batches = tuple(engine.shapes)
         self._device_type = engine.device.type
         some = engine.shapes[self._batches[0]]
@@ -366,8 +440,21 @@ class Optimized(torch.nn.Module):
             tuple(tuple(shapes[name]) for name, _, _ in spec.inputs): _Form(spec, batch, shapes)
             for batch, shapes in engine.shapes.items()
         }
-        self._tables = _tables(self._held)
+        self._follow()
         self._single = isinstance(spec.results, int)
+
+    def _follow(self) -> None:
+        """For _quick(): where the weights are now."""
+        self._tables, self._links = _tables(self._held), _links(self._held, self._aliases)
+
+    def _current(self) -> Optional[List[torch.Tensor]]:
+        """The weights as they are now; None: one is gone, or the module has another in a second place."""
+        weights = [getattr(owner, name) for owner, name in self._held]
+        if any(weight is None for weight in weights):
+            return None
+        if any(inside.tensor is not getattr(owner, name) for inside, owner, name in self._aliases):
+            return None
+        return weights
 
     @property
     def source(self) -> str:
@@ -432,12 +519,15 @@ class Optimized(torch.nn.Module):
                 return None
             shapes.append(tensor.shape)
             pointers.append(pointer)
-        form = self._forms.get(tuple(shapes))
-        if form is None or self._tables is None:
+        form, tables = self._forms.get(tuple(shapes)), self._tables
+        if form is None or tables is None:
             return None
         try:
-            weights = _seen([table[name] for table, name in self._tables])
-        except (KeyError, AttributeError, RuntimeError):  # replaced, or an inference tensor
+            for where, key, value in self._links:
+                if where[key] is not value:
+                    return None
+            weights = _seen([table[name] for table, name in tables])
+        except (KeyError, IndexError, AttributeError, RuntimeError):  # replaced, or an inference tensor
             return None
         return engine.quick(form, pointers, weights)
 
@@ -454,7 +544,9 @@ class Optimized(torch.nn.Module):
         leaves: List[torch.Tensor] = []
         if not _take_leaves(self._engine.spec.arguments, args, kwargs, leaves):
             return self._fall_back(args, kwargs)
-        weights = [getattr(owner, name) for owner, name in self._held]
+        weights = self._current()
+        if weights is None:
+            return self._fall_back(args, kwargs)
         if torch.is_grad_enabled() and any(t.requires_grad for t in leaves + weights):
             return self._fall_back(args, kwargs)
         batch = self._match(leaves)
@@ -470,6 +562,8 @@ class Optimized(torch.nn.Module):
                 and not self._engine.prepared(batch)
             ):
                 return self._fall_back(args, kwargs)
+            if self._links:
+                self._follow()
             self.runs += 1
             outputs = self._engine.run(inputs, weights, batch)
         return _tree.build(self._engine.spec.results, outputs)

@@ -240,7 +240,13 @@ def _fill(
     again, _, results = subject.call(runner, others)
     if shapes_of(again) != shapes_of(outputs) or not _tree.same(results, subject.results):
         raise UnsupportedError("the shapes or numbers that forward gives depend on the values of its inputs")
-    extra = {path: t for path, t in _run.attributes(subject.module).items() if _run.storage_of(t) in watch.used}
+    # What is a parameter or buffer, too, has its name alone (recurrent layers keep a list of theirs).
+    own = {id(t) for t in _run.weights(subject.module).values()}
+    extra = {
+        path: t
+        for path, t in _run.attributes(subject.module).items()
+        if _run.storage_of(t) in watch.used and id(t) not in own
+    }
     extra.update({f"captured.{i}": tensor for i, tensor in enumerate(watch.strangers)})
     notes, taken = task.notes, dict.fromkeys(dims, True)
 
