@@ -206,6 +206,90 @@ def test_a_small_checkout():
         assert "STITCH_E" in errors.getvalue()
 
 
+BAD = """import os, sys
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        late = "STITCH_TEST_LATE" in os.environ
+        {}
+        return x * 2 + 1
+
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_tasks_that_fail():
+    """Whatever a task raises, when it is made or while programs for it are judged, is its line's; the run goes on."""
+    try:
+        import torch
+    except ImportError as missing:
+        raise tap.Skip(str(missing)) from None
+    launch = json.dumps(sim.PLAN).replace('"N"', '"B*8"').replace("N,", "B*8,")
+    plan = {"stitch_plan": 1, "strategy": "s", "bottlenecks": [],
+            "subtasks": [{"id": "a", "level": "kernel", "title": "t", "goal": "g", "after": []}]}  # fmt: skip
+    bodies = [
+        ("1_late", "if late: 1 / 0", "ZeroDivisionError: division by zero", 0),
+        ("2_shape", "if late: return x[:1]", "shapes that depend on values", 0),
+        ("3_exits", "sys.exit(5)", "SystemExit: 5", 0),
+        ("4_exits_late", "if late: sys.exit(5)", "SystemExit: 5", 0),
+        ("5_nested", "return torch.nested.nested_tensor([x[0], x[1]])", "ested", 0),
+        ("6_right", "pass", "", 1),
+    ]
+
+    def answer(request):
+        if request.label == "plan":
+            return json.dumps(plan)
+        if stop:
+            raise ArithmeticError("the model's own")
+        os.environ["STITCH_TEST_LATE"] = "1"
+        return f"```cuda\n{sim.SOURCE}```\n```json\n{launch}\n```\n"
+
+    stop = []
+    with tempfile.TemporaryDirectory() as root, sim.context() as ctx:
+        os.makedirs(os.path.join(root, "level1"))
+        for name, body, _, _ in bodies:
+            with open(os.path.join(root, "level1", name + ".py"), "w", encoding="utf-8") as file:
+                file.write(BAD.format(body))
+        ctx.set_model(stitch.Model.host(ctx, answer))
+        out = os.path.join(root, "out.jsonl")
+        options = {"root": root, "levels": [1], "policy": stitch.Policy(max_attempts=1),
+                   "verify_options": {"last_stage": "correct"}}  # fmt: skip
+        rows = kernelbench.run(out, ctx, **options)
+        for name, _, words, attempts in bodies:
+            os.environ.pop("STITCH_TEST_LATE", None)
+            row = next(rows)
+            assert row["key"] == "level1/" + name and row["attempts"] == attempts, row
+            assert row["correct"] == (not words) and words in row.get("error", ""), row
+        os.environ.pop("STITCH_TEST_LATE", None)
+        assert next(rows, None) is None and list(kernelbench.run(out, ctx, **options)) == []
+        # What is not about a task ends the run, without a line.
+        stop.append(True)
+        with tap.raises(ArithmeticError, "own"):
+            list(kernelbench.run(out, ctx, again=True, numbers=[2], **options))
+        with tap.raises(TypeError, "no option 'bacth'"):
+            list(kernelbench.run(out, ctx, again=True, bacth="N", **options))
+        assert len(kernelbench.results(out)) == len(bodies) and "error" in kernelbench.results(out)["level1/2_shape"]
+    lost = types.SimpleNamespace(device=types.SimpleNamespace(simulated=False, ordinal=0, name="GPU 0"))
+
+    def fails(device):
+        raise RuntimeError("CUDA error: assert")
+
+    kept, torch.cuda.synchronize = torch.cuda.synchronize, fails
+    try:
+        with tap.raises(stitch.DriverError, "GPU 0", "CUDA error: assert"):
+            kernelbench.solve(kernelbench.Problem(1, 1, "a", "a.py"), lost)
+    finally:
+        torch.cuda.synchronize = kept
+
+
 TORCH = (  # as far as the judge asks it
     "torch = types.ModuleType('torch')\ntorch.float16, torch.cuda = 'half', types.SimpleNamespace(is_available=bool)\n"
     "sys.modules['torch'] = torch\n\n\n"

@@ -15,6 +15,8 @@ and run in this process. A run that ends early goes on with the same command: ta
 from __future__ import annotations
 
 import argparse
+import contextlib
+import inspect
 import json
 import math
 import os
@@ -26,7 +28,15 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, 
 
 from ._agent import Policy
 from ._context import Context, Path
-from ._errors import FormatError, InvalidError, NotFoundError, StitchError, UnsupportedError
+from ._errors import (
+    CancelledError,
+    DriverError,
+    FormatError,
+    InvalidError,
+    NotFoundError,
+    StitchError,
+    UnsupportedError,
+)
 from ._judge import judge, root_of
 from ._model_new import to_model_new
 from ._program import Program
@@ -248,6 +258,33 @@ def _from_report(report: Mapping[str, Any]) -> Dict[str, Any]:
     }
 
 
+def _text_of(e: BaseException) -> str:
+    return (str(e) if isinstance(e, StitchError) else f"{type(e).__name__}: {e}")[:2000]
+
+
+def _check_device(ctx: Context) -> None:
+    """DriverError where an earlier task has broken what this process has of the device (its own line says how):
+    everything would fail from then on."""
+    import torch  # pylint: disable=import-outside-toplevel
+
+    if ctx.device.simulated:
+        return
+    try:
+        torch.cuda.synchronize(ctx.device.ordinal)
+    except RuntimeError as e:
+        raise DriverError(f"{ctx.device.name} cannot be used in this process any more: {e}") from e
+
+
+@contextlib.contextmanager
+def _open_task(task: "ModuleTask") -> Iterator[None]:
+    """Closes it afterwards. A device that the task has broken refuses that; the next one's _check_device() says so."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(RuntimeError):
+            task.close()
+
+
 def export(ctx: Context, program: bytes, task: "ModuleTask") -> str:
     """A program for a task from a KernelBench-format file as such a file with ModelNew, which KernelBench's evaluator
     takes: the task's own source, and the program in C++ for torch.utils.cpp_extension.load_inline(). It compiles the
@@ -267,12 +304,12 @@ def solve(
     precision: Optional[str] = None,
     **options: Any,
 ) -> Dict[str, Any]:
-    """The loop on one task with the models that the context has: its line of results. What the task itself does wrong
-    becomes an `error` of the line; exceptions that are not about this task (no model, cancelled, a lost device) come
-    through. programs: a folder for the best program, saved as <key>.stitch, and as <key>.py with ModelNew (beside
-    <key>.task.py where `values` changed the task's file). judging: arguments of judge(), which is asked then, too: its
-    answer is `kernelbench` of the line. precision "fp16" or "bf16" casts module and inputs, for us and for judge().
-    options: as for from_file()."""
+    """The loop on one task with the models that the context has: its line of results. What the task itself does wrong,
+    when it is made or later, becomes an `error` of the line; exceptions that are not about this task (no model,
+    cancelled, a device that was lost before) come through. programs: a folder for the best program, saved as
+    <key>.stitch, and as <key>.py with ModelNew (beside <key>.task.py where `values` changed the task's file). judging:
+    arguments of judge(), which is asked then, too: its answer is `kernelbench` of the line. precision "fp16" or "bf16"
+    casts module and inputs, for us and for judge(). options: as for from_file()."""
     from . import torch as bridge  # pylint: disable=import-outside-toplevel
     from .torch import _optimize  # pylint: disable=import-outside-toplevel
 
@@ -283,15 +320,30 @@ def solve(
             raise InvalidError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
         options["dtype"] = PRECISIONS[precision]
         kept["precision"] = precision
+    known = {**inspect.signature(bridge.from_file).parameters, **inspect.signature(bridge.task).parameters}
+    if set(options) - set(known):
+        raise TypeError(f"solve() has no option {sorted(set(options) - set(known))[0]!r}")
+    _check_device(ctx)
     try:
         task = bridge.from_file(problem.path, ctx=ctx, name=problem.name, **options)
-    except StitchError as e:
-        return _row(problem, begun, correct=False, attempts=0, error=str(e)[:2000], **kept)
+    except CancelledError:
+        raise
+    except (Exception, SystemExit) as e:  # pylint: disable=broad-except
+        return _row(problem, begun, correct=False, attempts=0, error=_text_of(e), **kept)
     settings = dict(verify_options or {})
-    with task:
-        if settings.get("last_stage") in (None, "none", "time", "profile"):
-            task.warm()
-        program, report, reports, said = _optimize._search(ctx, task, policy, None, settings)
+    turns: List[None] = []
+    with _open_task(task):
+        try:
+            if settings.get("last_stage") in (None, "none", "time", "profile"):
+                task.warm()
+            program, report, reports, said = _optimize._search(
+                ctx, task, policy, lambda turn: turns.append(None), settings
+            )
+        except (Exception, SystemExit) as e:  # pylint: disable=broad-except
+            failed = [function.failed for function in task._callbacks if function.failed is not None]
+            if not any(one in (e, e.__context__) for one in failed):  # cleaning up after it may have failed, too
+                raise
+            return _row(problem, begun, correct=False, attempts=len(turns), error=_text_of(e), **kept)
         notes, model_new, source = list(task.notes), "", task.source
         if program is not None and programs is not None:
             try:

@@ -110,10 +110,11 @@ class Callback:
         self._stack = contextlib.ExitStack()  # PyTorch's settings during a run
         self._stream = -1
         self.error = ""
+        self.failed: Optional[BaseException] = None  # what the last run raised: it is the task's, not the library's
 
     def release(self) -> None:
         self.abandon()
-        self.runner = self._compiled = self._first = None
+        self.runner = self._compiled = self._first = self.failed = None
 
     # -- memory
 
@@ -178,6 +179,7 @@ class Callback:
 
     def __call__(self, stream: int, tensors: Dict[str, BoundTensor]) -> int:
         first = next(iter(tensors.values()), None)
+        self.failed = None
         try:
             if self._first is not first:  # another verification, whatever became of the last one
                 self.abandon()
@@ -203,7 +205,8 @@ class Callback:
             enter(torch.autocast(self.device.type, enabled=False))
             self._call = self._prepare(tensors)
             return int(c.READY)
-        except BaseException:
+        except BaseException as e:
+            self.failed = e
             self.abandon()
             raise
 
@@ -232,7 +235,7 @@ class Baseline(Callback):
             return int(c.stitch_status.E_UNSUPPORTED)
         try:
             return super().__call__(stream, tensors)
-        except Exception as e:  # pylint: disable=broad-except
+        except (Exception, SystemExit) as e:  # pylint: disable=broad-except
             self._give_up(e)
             return int(c.stitch_status.E_UNSUPPORTED)
 
@@ -245,7 +248,7 @@ class Baseline(Callback):
                     args, kwargs = _tree.build(self.spec.arguments, [leaf.clone() for leaf in leaves])
                     self.runner.call(args, kwargs, self._function())
                     self.runner.restore()
-        except Exception as e:  # pylint: disable=broad-except
+        except (Exception, SystemExit) as e:  # pylint: disable=broad-except
             self._give_up(e)
 
     def _give_up(self, e: BaseException) -> None:
