@@ -573,5 +573,29 @@ def test_nothing_right():
             bridge.optimize(module, inputs, ctx=ctx)
 
 
+def test_the_contexts_own_model():
+    """It is there again afterwards, whatever was given for a call and however that ended."""
+    driver = sim.Driver()
+    options = {"policy": stitch.Policy(max_attempts=1), "verify_options": {"last_stage": "correct"}}
+    with driver.stitch() as ctx:
+        module, inputs = cases.MLP.make()
+        own = stitch.Model.host(ctx, answers(*[reply(cases.MLP)] * 2))
+        planner = stitch.Model.host(ctx, lambda request: f"```json\n{PLAN}\n```")
+        ctx.set_model(own)
+        ctx.set_model(planner, "planner")
+        kept = dict(ctx._models)
+        given = stitch.Model.host(ctx, answers(reply(cases.MLP)))
+        for model in (answers(reply(cases.MLP)), given, None):
+            assert bridge.optimize(module, inputs, ctx=ctx, model=model, **options).report["summary"]["correct"]
+            assert ctx._models == kept
+        with tap.raises(stitch.NotFoundError):
+            bridge.optimize(module, inputs, ctx=ctx, model=answers(reply(cases.MLP, wrong=True)), **options)
+        assert ctx._models == kept
+        assert bridge.optimize(module, inputs, ctx=ctx, **options).report["summary"]["correct"]
+        ctx.set_model(None)
+        bridge.optimize(module, inputs, ctx=ctx, model=answers(reply(cases.MLP)), **options)
+        assert list(ctx._models.values()) == [planner]
+
+
 if __name__ == "__main__":
     tap.main(sys.modules[__name__])

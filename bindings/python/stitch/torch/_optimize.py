@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import torch
 
 from .._agent import Policy, Turn, loop
-from .._context import Context, Path
+from .._context import Context, Path, Role
 from .._errors import (
     AuthError,
     BudgetError,
@@ -755,7 +755,8 @@ def optimize(
     """Makes a task of the module, lets the model plan and write programs for it until `policy` says stop, and gives a
     module that runs the best one. The original's parameters stay its own.
 
-    model    as for Model.open() ("https://host/v1#model"), a Model, or a function; None: what ctx has
+    model    as for Model.open() ("https://host/v1#model"), a Model, or a function, for this call: ctx keeps the one that
+             it has; None: what ctx has
     policy   when to stop
     batches  further sizes of the first dimension to verify the program for, where the task found that it is free
     on_turn  called after every attempt
@@ -768,7 +769,7 @@ def optimize(
     """
     task = task_of(module, example_inputs, ctx=ctx, **options)
     ctx = task._ctx
-    opened: Optional[Model] = None
+    had, opened = ctx._models.get(Role.CODER), None
     settings = dict(verify_options or {})
     try:
         if batches and task.spec.batch is None:
@@ -791,6 +792,8 @@ def optimize(
         _other_batches(ctx, task, program, batches, settings, shapes)
         made = Optimized(module, Engine(ctx, program, task.spec, shapes, task.device), report, reports, task.notes)
     finally:
+        if model is not None:
+            ctx.set_model(had)
         if opened is not None:
             opened.close()
         task.close()
