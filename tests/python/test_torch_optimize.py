@@ -390,6 +390,44 @@ def test_falls_back():
             fast(x, x, x)
 
 
+def test_forward_derivatives_and_transforms():
+    """The original computes where more than the results is wanted."""
+    from torch.autograd import forward_ad
+
+    driver = sim.Driver()
+    module, (x,), fast = optimized(driver, cases.MLP, reply(cases.MLP), policy=stitch.Policy(max_attempts=1))
+    v = torch.randn_like(x)
+    module.requires_grad_(False)
+    quick = []
+
+    def check():
+        """Nothing of these runs the program, the short way's either."""
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, v)
+            got, want = (forward_ad.unpack_dual(f(dual)).tangent for f in (fast, module))
+            assert got is not None and torch.equal(got, want)
+        for got, want in zip(torch.func.jvp(fast, (x,), (v,)), torch.func.jvp(module, (x,), (v,))):
+            assert torch.equal(got, want)
+        many = torch.randn(3, *x.shape)
+        assert torch.equal(torch.func.vmap(fast)(many), torch.func.vmap(module)(many))
+        got, want = (torch.func.grad(lambda z, f=f: f(z).square().sum())(x) for f in (fast, module))
+        assert torch.equal(got, want)
+        compiled = torch.compile(lambda z: torch.func.vmap(fast)(z), backend="eager", fullgraph=True)
+        assert torch.allclose(compiled(many), torch.func.vmap(module)(many), atol=1e-5)
+        assert fast.runs == 0 and not quick
+
+    check()
+    with torch.no_grad():
+        check()
+        fast._count, fast._engine.quick = 1, lambda *given: quick.append(given)
+        check()
+        hooked = []
+        module.one.register_forward_hook(lambda *given: hooked.append("inner"))
+        fast.register_forward_hook(lambda *given: hooked.append("fast"))
+        assert torch.allclose(fast(x), module(x), atol=1e-5) and fast.runs == 1 and len(quick) == 1
+        assert hooked == ["fast", "inner"]  # the inner one by module(x)
+
+
 def test_further_batches():
     driver = sim.Driver()
     fixed = copy.copy(cases.MLP)

@@ -13,6 +13,7 @@ import zipfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
+from torch.autograd import forward_ad
 
 from .._agent import Policy, Turn, loop
 from .._context import Context, Path, Role
@@ -376,7 +377,8 @@ def _links(places: Places, aliases: Sequence[Tuple[_Inside, Any, str]]) -> List[
 
 class Optimized(torch.nn.Module):
     """A module that runs a verified program where it may, and the original where not: other shapes than were verified,
-    dtypes or devices, gradients that are wanted, autocast, the other mode (training, evaluation), non-dense arguments.
+    dtypes or devices, gradients that are wanted (forward-mode ones, too), torch.func's transforms, autocast, the other
+    mode (training, evaluation), non-dense arguments.
 
     original    the module that it was made of; its parameters are this one's
     speedup     against the main baseline, as verified; 0: not measured
@@ -386,7 +388,8 @@ class Optimized(torch.nn.Module):
     enabled     False: the original always runs
     runs, fallbacks   how many calls went which way (not counted in compiled code)
 
-    What forward changes beside its result (running statistics) is not done by the program.
+    What forward changes beside its result (running statistics) is not done by the program, and it calls no hooks of the
+    original and its parts.
     """
 
     def __init__(
@@ -505,29 +508,30 @@ class Optimized(torch.nn.Module):
             or torch.is_grad_enabled()
             or self._modules["original"].training != self._mode  # type: ignore[union-attr]
             or torch.is_autocast_enabled("cuda")
+            or forward_ad._current_level >= 0
         ):
             return None
         engine = self._engine
         device, shapes, pointers = engine.device, [], []
-        for tensor, dtype in zip(args, self._dtypes):
-            if type(tensor) not in _PLAIN or tensor.dtype is not dtype or tensor.device != device:
-                return None
-            if tensor.layout is not torch.strided or not tensor.is_contiguous():
-                return None
-            pointer = tensor.data_ptr()
-            if pointer & 15:
-                return None
-            shapes.append(tensor.shape)
-            pointers.append(pointer)
-        form, tables = self._forms.get(tuple(shapes)), self._tables
-        if form is None or tables is None:
-            return None
         try:
+            for tensor, dtype in zip(args, self._dtypes):
+                if type(tensor) not in _PLAIN or tensor.dtype is not dtype or tensor.device != device:
+                    return None
+                if tensor.layout is not torch.strided or not tensor.is_contiguous():
+                    return None
+                pointer = tensor.data_ptr()
+                if pointer & 15:
+                    return None
+                shapes.append(tensor.shape)
+                pointers.append(pointer)
+            form, tables = self._forms.get(tuple(shapes)), self._tables
+            if form is None or tables is None:
+                return None
             for where, key, value in self._links:
                 if where[key] is not value:
                     return None
             weights = _seen([table[name] for table, name in tables])
-        except (KeyError, IndexError, AttributeError, RuntimeError):  # replaced, or an inference tensor
+        except (KeyError, IndexError, AttributeError, RuntimeError):  # replaced, an inference tensor, torch.func's own
             return None
         return engine.quick(form, pointers, weights)
 
@@ -540,6 +544,9 @@ class Optimized(torch.nn.Module):
         if self._device_type == "cpu" and self._engine.staging is None:
             return self._fall_back(args, kwargs)  # a simulated device: for verifying, not for running
         if not self.enabled or self.original.training != self._mode or torch.is_autocast_enabled(self._device_type):
+            return self._fall_back(args, kwargs)
+        # Forward-mode derivatives and torch.func's transforms want more of a forward pass than its results.
+        if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
             return self._fall_back(args, kwargs)
         leaves: List[torch.Tensor] = []
         if not _take_leaves(self._engine.spec.arguments, args, kwargs, leaves):
