@@ -532,20 +532,66 @@ def test_files_that_are_broken():
                 archive.writestr("module.json", changed if isinstance(changed, str) else json.dumps(changed))
                 archive.writestr("program.stitch", data)
 
+        shapes = document["shapes"]["16"]
+        deep = '{"kind": "list", "names": null, "items": ['
+        draw = ["r", ["normal", 0.0, 1.0, "float32", [3]], ["3"]]
+        several = {**document, "inputs": document["inputs"] * 2}
         for broken in (
             "{",
             "[]",
+            "[" * 100000,
             {},
             {**document, "stitch_torch": 2},
             {**document, "inputs": [["x", "float31", ["B"]]]},
+            {**document, "inputs": [["x", "float16", ["B", "12"]]]},
+            {**document, "inputs": [["x", "float32", ["12", "B"]]]},
+            {**document, "inputs": []},
+            several,
+            {**document, "outputs": []},
             {**document, "arguments": {"kind": "object"}},
+            {**document, "arguments": {"kind": "constant", "value": 1}},
+            {**document, "arguments": 0},
+            {**document, "results": 7},
             {**document, "results": {"kind": "tuple", "names": ["a b"], "items": [0]}},
+            {**document, "results": {"kind": "dict", "names": None, "items": [0]}},
+            {**document, "results": {"kind": "dict", "names": [["a"]], "items": [0]}},
+            json.dumps({**document, "results": "deep"}).replace('"deep"', deep * 5000 + "0" + "]}" * 5000),
             {**document, "shapes": {}},
+            {**document, "shapes": {"16": {**shapes, "one.weight": [1]}}},
+            {**document, "shapes": {"8": shapes}},
+            {**document, "shapes": {"-16": shapes}},
             {**document, "dims": 5},
+            {**document, "dims": {}},
+            {**document, "dims": {"B": -3}},
+            {**document, "batch": 5},
+            {**document, "batch": []},
+            {**document, "batch": None, "dims": {"B": 8}},
             {**document, "draws": [["r", 5, []]]},
+            {**document, "draws": [["r", ["gamma", *draw[1][1:]], ["3"]]], "shapes": {"16": {**shapes, "r": [3]}}},
+            {**document, "draws": [["r", ["normal", 0, -1, *draw[1][3:]], ["3"]]], "shapes": {"16": {**shapes, "r": [3]}}},
+            {**document, "draws": [draw], "shapes": {"16": {**shapes, "r": [3]}}},
+            {**document, "weights": [*document["weights"], ["one.weight", "one.weight"]]},
+            {**document, "weights": [*document["weights"], ["other", "one.weight"]]},
+            {**document, "weights": [*document["weights"], ["o", "one.weight"]], "shapes": {"16": {**shapes, "o": [1]}}},
+            {**document, "written": None},
+            {**document, "written": [1]},
+            {**document, "report": []},
+            {**document, "report": {"summary": 1}},
+            {**document, "report": {"summary": {"speedup": "x"}}},
+            {**document, "reports": [1]},
+            {**document, "notes": 3},
+            {**document, "notes": [3]},
         ):
             write(broken)
             with tap.raises(stitch.FormatError, "no saved module"):
+                bridge.load(path, module, ctx=ctx)
+        write(document)
+        with open(path, "rb") as file:
+            good = file.read()
+        for at in (*range(30, 60), *range(len(good) - 90, len(good))):  # the begin of the data, and the directory
+            with open(path, "wb") as file:
+                file.write(good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :])
+            with contextlib.suppress(stitch.FormatError):  # a byte that does not matter
                 bridge.load(path, module, ctx=ctx)
         write(document, b"nothing")
         with tap.raises(stitch.FormatError):

@@ -4,12 +4,9 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import threading
 import warnings
 import weakref
-import zipfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
@@ -35,15 +32,14 @@ from .._model import HostModel, Model
 from .._program import Program
 from .._tensors import DevicePointer
 from .._verify import verify
-from . import _data, _run, _tree
+from . import _data, _places, _run, _saved, _tree
 from ._module import Spec, device_of, fitting_context
+from ._saved import Saved, Shapes
 from ._task import ModuleTask, task_of
 
-_FORMAT = 1
 _KEPT = 8  # executors of one module: by batch and stream
 _engines: "weakref.WeakValueDictionary[int, Engine]" = weakref.WeakValueDictionary()
 _handles = itertools.count(1)
-Shapes = Dict[str, Tuple[int, ...]]
 
 
 # ---- a program that runs on tensors ----------------------------------------------------------------------------------
@@ -267,114 +263,6 @@ _operator.register_fake(_run_fake)
 # ---- the module ------------------------------------------------------------------------------------------------------
 
 
-class _Inside:
-    """A tensor that a module has as a plain attribute, or in lists, tuples and dicts of one; looked up at every call."""
-
-    def __init__(self, part: torch.nn.Module, name: str, keys: Tuple[Any, ...]) -> None:
-        self.part, self.name, self.keys = part, name, keys
-
-    @property
-    def tensor(self) -> Any:
-        """None: it is gone."""
-        value = getattr(self.part, self.name, None)
-        for key in self.keys:
-            value = _item(value, key)
-        return value
-
-    def steps(self) -> Iterator[Tuple[Any, Any, Any]]:
-        """The way to it: (where, key, what is there)."""
-        where: Any = vars(self.part)
-        for key in (self.name, *self.keys):
-            value = _item(where, key)
-            yield where, key, value
-            where = value
-
-
-def _item(value: Any, key: Any) -> Any:
-    if isinstance(value, dict):
-        return value.get(key)
-    return value[key] if isinstance(value, (list, tuple)) and isinstance(key, int) and key < len(value) else None
-
-
-def _insides(module: torch.nn.Module) -> Dict[str, _Inside]:
-    """Where the tensors of _run.attributes() are found, by the same paths."""
-    found: Dict[str, _Inside] = {}
-
-    def look(part: torch.nn.Module, path: str, value: Any, name: str, keys: Tuple[Any, ...]) -> None:
-        if isinstance(value, torch.Tensor):
-            found.setdefault(path, _Inside(part, name, keys))
-        elif isinstance(value, (dict, list, tuple)):
-            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-                look(part, f"{path}.{key}", item, name, (*keys, key))
-
-    for at, part in module.named_modules():
-        for name, value in vars(part).items():
-            if name not in _run._TABLES and not isinstance(value, torch.nn.Module):
-                look(part, f"{at}.{name}" if at else name, value, name, ())
-    return found
-
-
-Places = List[Tuple[Any, str]]  # an object and the attribute that holds the tensor
-
-
-def _places(module: torch.nn.Module, paths: Sequence[str]) -> Places:
-    """Where each weight is found at every call."""
-    parts = dict(module.named_modules())
-    insides = _insides(module)
-    found: Places = []
-    for path in paths:
-        owner, _, name = path.rpartition(".")
-        if owner in parts and isinstance(getattr(parts[owner], name, None), torch.Tensor):
-            found.append((parts[owner], name))
-        elif path in insides:
-            found.append((insides[path], "tensor"))
-        else:
-            raise InvalidError(f"the module has no tensor {path}, which the program needs")
-    return found
-
-
-def _aliases(module: torch.nn.Module, paths: Sequence[str], places: Places) -> List[Tuple[_Inside, Any, str]]:
-    """Where else a module has its weights. Its forward may use those, the program has them from their places: both must
-    be the same tensor still."""
-    named: Dict[int, Places] = {}
-    for owner, name in places:
-        named.setdefault(id(getattr(owner, name)), []).append((owner, name))
-    return [
-        (inside, owner, name)
-        for path, inside in _insides(module).items()
-        if path not in paths
-        for owner, name in named.get(id(inside.tensor), [])
-    ]
-
-
-def _tables(places: Places) -> Optional[List[Tuple[Any, Any]]]:
-    """The dicts (and lists) that getattr() would find them in; None: something else stands behind one (a
-    parametrisation)."""
-    found: List[Tuple[Any, Any]] = []
-    for owner, name in places:
-        if isinstance(owner, _Inside):
-            found.append([(where, key) for where, key, _ in owner.steps()][-1])
-            continue
-        tables = (getattr(owner, "_parameters", {}), getattr(owner, "_buffers", {}), vars(owner))
-        table = next((table for table in tables if name in table), None)
-        if table is None:
-            return None
-        found.append((table, name))
-    return found
-
-
-def _links(places: Places, aliases: Sequence[Tuple[_Inside, Any, str]]) -> List[Tuple[Any, Any, Any]]:
-    """(where, key, what is there): as long as all of these are, _tables() are where the module has its weights, and the
-    aliases are what they were."""
-    found: List[Tuple[Any, Any, Any]] = []
-    for owner, _ in places:
-        if isinstance(owner, _Inside):
-            found += list(owner.steps())[:-1]
-    for inside, _, _ in aliases:
-        found += inside.steps()
-    return found
-
-
 class Optimized(torch.nn.Module):
     """A module that runs a verified program where it may, and the original where not: other shapes than were verified,
     dtypes or devices, gradients that are wanted (forward-mode ones, too), torch.func's transforms, autocast, the other
@@ -413,8 +301,8 @@ class Optimized(torch.nn.Module):
     def _set_engine(self, engine: Engine) -> None:
         spec = engine.spec
         self._engine, self._handle = engine, engine.handle
-        self._held = _places(self.original, spec.paths)
-        self._aliases = _aliases(self.original, spec.paths, self._held)
+        self._held = _places.places(self.original, spec.paths)
+        self._aliases = _places.aliases(self.original, spec.paths, self._held)
         self._batches = tuple(engine.shapes)
         self._device_type = engine.device.type
         some = engine.shapes[self._batches[0]]
@@ -448,7 +336,8 @@ class Optimized(torch.nn.Module):
 
     def _follow(self) -> None:
         """For _quick(): where the weights are now."""
-        self._tables, self._links = _tables(self._held), _links(self._held, self._aliases)
+        self._tables = _places.tables(self._held)
+        self._links = _places.links(self._held, self._aliases)
 
     def _current(self) -> Optional[List[torch.Tensor]]:
         """The weights as they are now; None: one is gone, or the module has another in a second place."""
@@ -583,29 +472,9 @@ class Optimized(torch.nn.Module):
     def save(self, path: Path) -> None:
         """One file: the program, how it belongs to the module, and the reports; no weights. load() needs the module."""
         engine = self._engine
-        spec = engine.spec
-        document = {
-            "stitch_torch": _FORMAT,
-            "arguments": _tree.to_json(spec.arguments),
-            "results": _tree.to_json(spec.results),
-            "inputs": [[name, _word(dtype), list(shape)] for name, dtype, shape in spec.inputs],
-            "outputs": [[name, _word(dtype), list(shape)] for name, dtype, shape in spec.outputs],
-            "draws": [
-                [name, [d.kind, d.a, d.b, _word(d.dtype), list(d.shape)], list(shape)] for name, d, shape in spec.draws
-            ],
-            "weights": [list(pair) for pair in zip(spec.weights, spec.paths)],
-            "written": list(spec.written),
-            "batch": spec.batch,
-            "dims": dict(spec.dims),
-            "shapes": {str(b): {k: list(v) for k, v in named.items()} for b, named in engine.shapes.items()},
-            "training": self._mode,
-            "report": self.report,
-            "reports": self.reports,
-            "notes": self.notes,
-        }
-        with zipfile.ZipFile(os.fsdecode(path), "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("module.json", json.dumps(document))
-            archive.writestr("program.stitch", engine.data)
+        _saved.write(
+            path, Saved(engine.data, engine.spec, engine.shapes, self._mode, self.report, self.reports, self.notes)
+        )
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "Optimized":
         import copy  # pylint: disable=import-outside-toplevel
@@ -654,10 +523,6 @@ def _walk(tree: _tree.Tree, value: Any, leaves: List[torch.Tensor]) -> bool:
         if not _walk(item, part, leaves):
             return False
     return True
-
-
-def _word(dtype: torch.dtype) -> str:
-    return str(dtype).rpartition(".")[2]
 
 
 # ---- the loop --------------------------------------------------------------------------------------------------------
@@ -821,83 +686,32 @@ def _batch(spec: Spec) -> int:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> Tuple[Dict[str, Any], bytes]:
-    try:
-        with zipfile.ZipFile(os.fsdecode(path)) as archive:
-            sizes = {info.filename: info.file_size for info in archive.infolist()}
-            if sizes.get("module.json", 0) > 64 << 20 or sizes.get("program.stitch", 0) > 256 << 20:
-                raise FormatError(f"{path!s}: its parts are too large")
-            document = json.loads(archive.read("module.json"))
-            return document, archive.read("program.stitch")
-    except FileNotFoundError:
-        raise NotFoundError(f"there is no file {path!s}") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as e:
-        if isinstance(e, StitchError):
-            raise
-        raise FormatError(f"{path!s} is no saved module: {e}") from e
-
-
-def _tensors_from(rows: Sequence[Any]) -> Tuple[Tuple[str, torch.dtype, Tuple[str, ...]], ...]:
-    return tuple((str(name), _dtype(word), tuple(map(str, shape))) for name, word, shape in rows)
-
-
-def _dtype(word: str) -> torch.dtype:
-    found = {_word(dtype): dtype for dtype in _data.DTYPES}
-    return found[word]
-
-
 def load(path: Path, module: torch.nn.Module, *, ctx: Optional[Context] = None, device: Any = None) -> Optimized:
     """A module that was saved with save(), for `module`: one like the original, on the device where it is to run and in
     the mode that the original had. device: where a module without any tensor is to run. FormatError if the file is
     broken, InvalidError if the module has other weights."""
-    document, program = _read(path)
+    saved = _saved.read(path)
     if any(True for _ in _run.weights(module)) or device is None:
         device = device_of(module, [])
     else:
         device = torch.empty(0, device=device).device
-    try:
-        if document["stitch_torch"] != _FORMAT:
-            raise ValueError(f"it has format {document['stitch_torch']}; {_FORMAT} is known")
-        draws = tuple(
-            (
-                str(name),
-                _run.Draw(str(k), float(a), float(b), _dtype(word), tuple(map(int, size))),
-                tuple(map(str, shape)),
-            )
-            for name, (k, a, b, word, size), shape in document["draws"]
-        )
-        spec = Spec(
-            _tree.from_json(document["arguments"]),
-            _tensors_from(document["inputs"]),
-            draws,
-            tuple(str(name) for name, _ in document["weights"]),
-            tuple(str(at) for _, at in document["weights"]),
-            _tree.from_json(document["results"]),
-            _tensors_from(document["outputs"]),
-            tuple(int(i) for i in document["written"]),
-            document["batch"],
-            {str(name): int(value) for name, value in document["dims"].items()},
-        )
-        shapes = {int(b): {k: tuple(map(int, v)) for k, v in named.items()} for b, named in document["shapes"].items()}
-        training, report, reports, notes = (document[key] for key in ("training", "report", "reports", "notes"))
-        names = [*[n for n, _, _ in (*spec.inputs, *spec.outputs)], *[n for n, _, _ in spec.draws], *spec.weights]
-        if not shapes or any(name not in named for named in shapes.values() for name in names):
-            raise ValueError("it lacks shapes")
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
-        raise FormatError(f"{path!s} is no saved module: {e}") from e
     ctx = fitting_context(ctx, device)
-    some = next(iter(shapes.values()))
-    for name, (owner, key) in zip(spec.weights, _places(module, spec.paths)):
+    spec = saved.spec
+    engine = Engine(ctx, saved.program, spec, saved.shapes, device)
+    _saved.check(path, ctx, engine.program, saved)
+    some = next(iter(saved.shapes.values()))
+    for name, (owner, key) in zip(spec.weights, _places.places(module, spec.paths)):
         if tuple(getattr(owner, key).shape) != some[name]:
             raise InvalidError(
                 f"the module's {key} has the shape {list(getattr(owner, key).shape)}; the program needs "
                 f"{list(some[name])} for {name}"
             )
-    made = Optimized(module, Engine(ctx, program, spec, shapes, device), report, reports, notes)
+    made = Optimized(module, engine, saved.report, saved.reports, saved.notes)
     for name, (owner, key), (dtype, _) in zip(spec.weights, made._held, made._weights):
         if getattr(owner, key).dtype != dtype:
             raise InvalidError(
-                f"the module's {key} is of type {_word(getattr(owner, key).dtype)}; the program needs {_word(dtype)} for {name}"
+                f"the module's {key} is of type {_saved.word(getattr(owner, key).dtype)}; the program needs "
+                f"{_saved.word(dtype)} for {name}"
             )
-    made._mode = bool(training)
+    made._mode = saved.training
     return made

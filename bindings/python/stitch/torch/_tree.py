@@ -83,6 +83,23 @@ def constants(tree: Tree, name: str = "") -> Dict[str, Any]:
     return found
 
 
+def indices(tree: Tree) -> List[int]:
+    """Of its tensors, in its order."""
+    if isinstance(tree, int):
+        return [tree]
+    return [] if tree[0] == "constant" else [index for item in tree[2] for index in indices(item)]
+
+
+def is_call(tree: Tree) -> bool:
+    """Whether it is a tuple of positional arguments and a dict of keywords."""
+    if isinstance(tree, int) or tree[0] != "tuple" or len(tree[2]) != 2:
+        return False
+    args, kwargs = tree[2]
+    if isinstance(args, int) or isinstance(kwargs, int) or (args[0], kwargs[0]) != ("tuple", "dict"):
+        return False
+    return all(isinstance(name, str) for name in kwargs[1])
+
+
 def to_json(tree: Tree) -> Any:
     if isinstance(tree, int):
         return tree
@@ -105,8 +122,13 @@ def from_json(value: Any) -> Tree:
     names, items = value.get("names"), value.get("items")
     if value.get("kind") not in ("dict", "list", "tuple") or not isinstance(items, list):
         raise ValueError("it is no tree")
-    if names is not None and not (isinstance(names, list) and len(names) == len(items)):
+    if names is None and value["kind"] == "dict" or names is not None and value["kind"] == "list":
         raise ValueError("it is no tree")
+    if names is not None:
+        if not isinstance(names, list) or not all(isinstance(name, (str, int)) for name in names):
+            raise ValueError("it is no tree")
+        if len(names) != len(items) or len(set(names)) != len(names):
+            raise ValueError("it is no tree")
     kinds: Dict[str, Any] = {"dict": dict, "list": list, "tuple": tuple}
     if value["kind"] == "tuple" and names:
         kinds["tuple"] = namedtuple("Result", names)  # ValueError where they are no names
