@@ -36,12 +36,15 @@ def vector_task(ctx, n=256, reference=True):
 
 def test_import_is_alone():
     """It brings neither NumPy nor PyTorch along, nor the library yet."""
-    script = "import sys, stitch; print('numpy' in sys.modules, 'torch' in sys.modules, stitch._library.lib._library)"
+    script = (
+        "import sys, stitch; print('numpy' in sys.modules, 'torch' in sys.modules, stitch._library.lib._library, "
+        "stitch.__version__ == stitch.version())"
+    )
     env = dict(os.environ, PYTHONPATH=os.path.join(tap.CHECKOUT, "bindings", "python"))
     out = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, env=env
     ).stdout.split()
-    assert out == ["False", "False", "None"], out
+    assert out == ["False", "False", "None", "True"], out
 
 
 def test_library_is_searched_for():

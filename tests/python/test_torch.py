@@ -187,6 +187,45 @@ extern "C" __global__ void k(const {name} *x, const {name} *w, {name} *y, int n)
             bridge.read(path, {"batch": 2})
 
 
+NESTED = """import collections
+import torch
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+class Model(torch.nn.Module):
+    def forward(self, pair, more, count):
+        return pair.left + pair.right[0] * more["a"] + more["rows"] * count
+
+
+def get_inputs():
+    rows = torch.arange(4 * 8).view(4, 8)
+    return [Pair(torch.randn(4, 8), [torch.randn(4, 8)]), collections.OrderedDict(a=torch.randn(4, 8), rows=rows), 3]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_nested_inputs_of_files():
+    """They are moved and cast as those that are not nested, and keep their types."""
+    with tempfile.TemporaryDirectory() as folder, sim.context() as ctx:
+        path = os.path.join(folder, "nested.py")
+        with open(path, "w", encoding="utf-8") as text:
+            text.write(NESTED)
+        for options, want in (({}, stitch.Dtype.F32), ({"dtype": "f16"}, stitch.Dtype.F16)):
+            with bridge.from_file(path, ctx=ctx, **options) as task:
+                found = {t.name: t.dtype for t in task.interface if t.role == stitch.TensorRole.INPUT}
+                names = ["pair.left", "pair.right.0", "more.a"]
+                assert found == {**dict.fromkeys(names, want), "more.rows": stitch.Dtype.I64}, found
+        _, (pair, more, count) = bridge.read(path).load("meta", dtype=torch.bfloat16)
+        assert type(pair).__name__ == "Pair" and type(more).__name__ == "OrderedDict" and count == 3
+        leaves = [pair.left, pair.right[0], more["a"], more["rows"]]
+        assert [leaf.device.type for leaf in leaves] == ["meta"] * 4
+        assert [leaf.dtype for leaf in leaves] == [torch.bfloat16] * 3 + [torch.int64]
+
+
 def test_files_that_are_none():
     cases_ = [
         ("raise RuntimeError('at import')", "at import"),

@@ -20,7 +20,7 @@ try:
     import torch
     import module_cases as cases
     import stitch.torch as bridge
-    from stitch.torch._optimize import _identity
+    from stitch.torch._optimize import _identity, _usable
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}")
     sys.exit(0)
@@ -71,7 +71,10 @@ class Block:
     def detach(self):
         return self
 
-    contiguous = detach
+    contiguous = resolve_neg = detach
+
+    def is_neg(self):
+        return False
 
     def stride(self):
         return self.tensor.stride()
@@ -223,6 +226,7 @@ def test_the_short_way():
         assert batch == 16 and names == ["x", "y"] and pointers == [x.data_ptr()]
         assert weights == [f(w) for w in module.parameters() for f in (id, torch.Tensor.data_ptr, lambda w: w._version)]
         assert taken(torch.nn.Parameter(x))
+        assert not taken(torch._neg_view(x))
         assert not taken(x=x) and not taken(x[:7]) and not taken(x.t().contiguous().t())
         assert not taken(torch.randn(17 * 12)[1 : 1 + 16 * 12].view(16, 12))  # not aligned
         with torch.enable_grad():
@@ -252,6 +256,10 @@ def test_weights_that_are_replaced():
     square = torch.nn.Parameter(torch.randn(5, 5))
     made = [_identity([w]) for w in (square, torch.nn.Parameter(square), torch.nn.Parameter(square.t()))]
     assert made[0] == made[1] and made[0] != made[2]
+    assert _identity([torch._neg_view(square)]) != made[0]
+    assert _usable(square).data_ptr() == square.data_ptr()
+    negative = _usable(torch._neg_view(square))
+    assert torch.equal(negative, -square) and not negative.is_neg()
     with torch.no_grad():
         square.add_(1)
     assert _identity([square]) != made[0]
@@ -534,8 +542,8 @@ def test_files_that_are_broken():
 
         shapes = document["shapes"]["16"]
         deep = '{"kind": "list", "names": null, "items": ['
-        draw = ["r", ["normal", 0.0, 1.0, "float32", [3]], ["3"]]
-        several = {**document, "inputs": document["inputs"] * 2}
+        draw = ["r", ["normal", 0, 1, "float32", [3]], ["3"]]
+        drawing = {**document, "draws": [draw], "shapes": {"16": {**shapes, "r": [3]}}}
         for broken in (
             "{",
             "[]",
@@ -546,7 +554,7 @@ def test_files_that_are_broken():
             {**document, "inputs": [["x", "float16", ["B", "12"]]]},
             {**document, "inputs": [["x", "float32", ["12", "B"]]]},
             {**document, "inputs": []},
-            several,
+            {**document, "inputs": document["inputs"] * 2},
             {**document, "outputs": []},
             {**document, "arguments": {"kind": "object"}},
             {**document, "arguments": {"kind": "constant", "value": 1}},
@@ -567,12 +575,16 @@ def test_files_that_are_broken():
             {**document, "batch": []},
             {**document, "batch": None, "dims": {"B": 8}},
             {**document, "draws": [["r", 5, []]]},
-            {**document, "draws": [["r", ["gamma", *draw[1][1:]], ["3"]]], "shapes": {"16": {**shapes, "r": [3]}}},
-            {**document, "draws": [["r", ["normal", 0, -1, *draw[1][3:]], ["3"]]], "shapes": {"16": {**shapes, "r": [3]}}},
-            {**document, "draws": [draw], "shapes": {"16": {**shapes, "r": [3]}}},
+            {**drawing, "draws": [["r", ["gamma", 0, 1, "float32", [3]], ["3"]]]},
+            {**drawing, "draws": [["r", ["normal", 0, -1, "float32", [3]], ["3"]]]},
+            drawing,
             {**document, "weights": [*document["weights"], ["one.weight", "one.weight"]]},
             {**document, "weights": [*document["weights"], ["other", "one.weight"]]},
-            {**document, "weights": [*document["weights"], ["o", "one.weight"]], "shapes": {"16": {**shapes, "o": [1]}}},
+            {
+                **document,
+                "weights": [*document["weights"], ["o", "one.weight"]],
+                "shapes": {"16": {**shapes, "o": [1]}},
+            },
             {**document, "written": None},
             {**document, "written": [1]},
             {**document, "report": []},
@@ -635,6 +647,18 @@ def test_a_model_that_gives_up():
 def _raise(error):
     yield type("Turn", (), {"best": 1})
     raise error
+
+
+def test_captured_tensors():
+    """What the module does not hold cannot be found at calls: that is said before the model is asked."""
+    scale = torch.randn(4)
+
+    class Captured(torch.nn.Module):
+        def forward(self, x):
+            return x * scale
+
+    with sim.context() as ctx, tap.raises(stitch.InvalidError, "no tensor captured.0"):
+        bridge.optimize(Captured(), torch.randn(8, 4), ctx=ctx, model=answers())
 
 
 def test_nothing_right():

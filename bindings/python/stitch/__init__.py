@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from ._profile import Profile, ProfileAdvice, ProfileVerdict, profile_region, profile_task
     from ._trace import Trace, TraceCopy, TraceGap, TraceKernel, TraceKind, TraceRecord, TraceSummary
 
+__version__: str  # version(), when it is asked for: that loads the library
+
 __all__ = [
     "Action",
     "Admission",
@@ -173,6 +175,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Traces and profiles are loaded when they are asked for: that keeps the import short."""
+    if name == "__version__":
+        return version()
     if name.startswith("Trace") and name in __all__:
         from . import _trace  # pylint: disable=import-outside-toplevel
 

@@ -72,11 +72,22 @@ class ModelFile:
         with torch.random.fork_rng(devices=[place.index or 0] if place.type == "cuda" else []):
             torch.manual_seed(seed)
             module = self.model()
-            inputs = [value.to(place) if isinstance(value, torch.Tensor) else value for value in self._draw(place)]
+            inputs = _moved(self._draw(place), place, dtype)
         _run.move(module, place, dtype)
-        if dtype is not None:
-            inputs = [v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs]
         return module, inputs
+
+
+def _moved(value: Any, place: torch.device, dtype: Optional[torch.dtype]) -> Any:
+    """The tensors of nested lists, tuples and dicts on a device; dtype: of what is floating."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device=place, dtype=dtype if value.is_floating_point() else None)
+    if isinstance(value, dict):
+        items = {key: _moved(item, place, dtype) for key, item in value.items()}
+        return items if type(value) is dict else type(value)(items)
+    if isinstance(value, (list, tuple)):
+        parts = [_moved(item, place, dtype) for item in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
 
 
 def _call(init: Any) -> Tuple[List[Any], Dict[str, Any]]:

@@ -78,6 +78,7 @@ def _identity(weights: Sequence[torch.Tensor]) -> List[Any]:
         made.append(w.data_ptr())
         made.append(0 if w.is_inference() else w._version)
         made.append(w.stride())
+        made.append(w.is_neg())  # the memory has the values' negatives
     return made
 
 
@@ -104,8 +105,8 @@ class _Form:
 
 
 def _usable(tensor: torch.Tensor) -> torch.Tensor:
-    """Dense and aligned; a copy where it is not."""
-    tensor = tensor.detach().contiguous()
+    """Dense and aligned, with the values in its memory; a copy where it is not."""
+    tensor = tensor.detach().resolve_neg().contiguous()
     return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
 
 
@@ -406,7 +407,7 @@ class Optimized(torch.nn.Module):
             for tensor, dtype in zip(args, self._dtypes):
                 if type(tensor) not in _PLAIN or tensor.dtype is not dtype or tensor.device != device:
                     return None
-                if tensor.layout is not torch.strided or not tensor.is_contiguous():
+                if tensor.layout is not torch.strided or not tensor.is_contiguous() or tensor.is_neg():
                     return None
                 pointer = tensor.data_ptr()
                 if pointer & 15:
@@ -644,6 +645,7 @@ def optimize(
     had, opened = ctx._models.get(Role.CODER), None
     settings = dict(verify_options or {})
     try:
+        _places.places(module, task.spec.paths)  # raises where it would after the loop: a tensor that forward captures
         if batches and task.spec.batch is None:
             raise InvalidError(
                 "the batch of this module cannot be changed, so that there are no further batches to verify"
