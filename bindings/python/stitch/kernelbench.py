@@ -340,8 +340,9 @@ def solve(
                 ctx, task, policy, lambda turn: turns.append(None), settings
             )
         except (Exception, SystemExit) as e:  # pylint: disable=broad-except
+            # Cleaning up after what a callback raised may have failed, too.
             failed = [function.failed for function in task._callbacks if function.failed is not None]
-            if not any(one in (e, e.__context__) for one in failed):  # cleaning up after it may have failed, too
+            if not any(one is e or one is e.__context__ for one in failed):
                 raise
             return _row(problem, begun, correct=False, attempts=len(turns), error=_text_of(e), **kept)
         notes, model_new, source = list(task.notes), "", task.source

@@ -77,11 +77,11 @@ def places(module: torch.nn.Module, paths: Sequence[str]) -> Places:
     return found
 
 
-def aliases(module: torch.nn.Module, paths: Sequence[str], places: Places) -> List[Tuple[Inside, Any, str]]:
+def aliases(module: torch.nn.Module, paths: Sequence[str], held: Places) -> List[Tuple[Inside, Any, str]]:
     """Where else a module has its weights. Its forward may use those, the program has them from their places: both must
     be the same tensor still."""
     named: Dict[int, Places] = {}
-    for owner, name in places:
+    for owner, name in held:
         named.setdefault(id(getattr(owner, name)), []).append((owner, name))
     return [
         (inside, owner, name)
@@ -91,29 +91,29 @@ def aliases(module: torch.nn.Module, paths: Sequence[str], places: Places) -> Li
     ]
 
 
-def tables(places: Places) -> Optional[List[Tuple[Any, Any]]]:
+def tables(held: Places) -> Optional[List[Tuple[Any, Any]]]:
     """The dicts (and lists) that getattr() would find them in; None: something else stands behind one (a
     parametrisation)."""
     found: List[Tuple[Any, Any]] = []
-    for owner, name in places:
+    for owner, name in held:
         if isinstance(owner, Inside):
             found.append([(where, key) for where, key, _ in owner.steps()][-1])
             continue
-        tables = (getattr(owner, "_parameters", {}), getattr(owner, "_buffers", {}), vars(owner))
-        table = next((table for table in tables if name in table), None)
+        some = (getattr(owner, "_parameters", {}), getattr(owner, "_buffers", {}), vars(owner))
+        table = next((table for table in some if name in table), None)
         if table is None:
             return None
         found.append((table, name))
     return found
 
 
-def links(places: Places, aliases: Sequence[Tuple[Inside, Any, str]]) -> List[Tuple[Any, Any, Any]]:
-    """(where, key, what is there): as long as all of these are, tables() are where the module has its weights, and the
-    aliases are what they were."""
+def links(held: Places, others: Sequence[Tuple[Inside, Any, str]]) -> List[Tuple[Any, Any, Any]]:
+    """(where, key, what is there): as long as all of these are, tables() are where the module has its weights, and those
+    of its aliases() are what they were."""
     found: List[Tuple[Any, Any, Any]] = []
-    for owner, _ in places:
+    for owner, _ in held:
         if isinstance(owner, Inside):
             found += list(owner.steps())[:-1]
-    for inside, _, _ in aliases:
+    for inside, _, _ in others:
         found += inside.steps()
     return found

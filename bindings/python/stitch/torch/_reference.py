@@ -253,6 +253,7 @@ class Baseline(Callback):
 
     def _give_up(self, e: BaseException) -> None:
         self.error = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:500]
+        self.failed = None  # it would keep what the run had on the device
         self._notes.append(f"baseline {self._name} failed: {self.error}")
 
 
