@@ -444,16 +444,16 @@ def test_precision_flags():
     from stitch.torch import _run
 
     before = _run.Flags.current()
-    with _run.precision(True):
+    with _run.Precision(True):
         assert torch.get_float32_matmul_precision() == "high" and torch.backends.cudnn.allow_tf32
-        with _run.precision(False):
+        with _run.Precision(False):
             assert torch.get_float32_matmul_precision() == "highest" and not torch.backends.cudnn.allow_tf32
     assert _run.Flags.current() == before
     torch.set_float32_matmul_precision("medium")
     try:
         with sim.context() as ctx, bridge.task(torch.nn.Linear(4, 4), torch.randn(8, 4), ctx=ctx) as task:
             assert task.flags.matmul == "medium" and task.precision == stitch.Precision.TF32
-        with contextlib.suppress(ZeroDivisionError), _run.precision(False):
+        with contextlib.suppress(ZeroDivisionError), _run.Precision(False):
             raise ZeroDivisionError
         assert torch.get_float32_matmul_precision() == "medium"
     finally:

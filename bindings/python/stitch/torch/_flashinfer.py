@@ -10,6 +10,7 @@ import torch
 from .._context import Context
 from .._errors import FormatError, InvalidError, StitchError
 from .._task import Dist
+from . import _run
 from ._module import clean
 from ._task import ModuleTask, task_of as _module_task
 
@@ -71,7 +72,7 @@ class Reference(torch.nn.Module):
             value = torch.tensor(value, dtype=wanted, device=device)
         if not isinstance(value, torch.Tensor):
             raise FormatError(f"{self._definition.name}: run() gives a {type(value).__name__} for {name}")
-        double = torch.get_default_dtype() is torch.float64 and wanted.is_floating_point
+        double = _run.in_double() and wanted.is_floating_point
         if value.dtype is not wanted and not (double and value.dtype is torch.float64):
             raise FormatError(
                 f"{self._definition.name}: run() gives {str(value.dtype)[6:]} for {name}, which is declared as {spec.dtype}"

@@ -139,12 +139,13 @@ class Subject:
         leaves: Sequence[torch.Tensor],
         source: _run.Source = _run.generate,
         foreign: Sequence[torch.Tensor] = (),
+        double: bool = False,
     ) -> Tuple[List[torch.Tensor], _run.Watch, _tree.Tree]:
         """One run: the results, copied, since modules may return their own state."""
         given = [leaf.clone() for leaf in leaves]
         args, kwargs = _tree.build(self.tree, given)
         known = [*given, *_run.weights(runner.module).values(), *_run.attributes(runner.module).values()]
-        watch = _run.Watch(source, known, foreign)
+        watch = _run.Watch(source, known, foreign, double)
         out: List[Tuple[str, torch.Tensor]] = []
         try:
             made = runner.run(args, kwargs, watch)

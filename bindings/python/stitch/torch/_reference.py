@@ -63,8 +63,8 @@ def double_module(
             _run.move(made, subject.device, torch.float64)
             _run.take_state(made, subject.module)
             double = _run.Runner(made)
-            with _run.default_dtype(torch.float64):
-                got, watch, _ = subject.call(double, widen(leaves), lambda i, draw, device: drawn[i], originals)
+            source: _run.Source = lambda i, draw, device: drawn[i]  # pylint: disable=unnecessary-lambda-assignment
+            got, watch, _ = subject.call(double, widen(leaves), source, originals, double=True)
             if watch.borrowed:
                 reasons.append(f"{what} still uses tensors of the original")
             elif watch.lossy:
@@ -108,6 +108,8 @@ class Callback:
         self._made: Any = None  # (result,): computed
         self._first: Any = None  # of the tensors; the same as long as they are in the same memory
         self._stack = contextlib.ExitStack()  # PyTorch's settings during a run
+        self._precision = _run.Precision(tf32)
+        self._before: Optional[_run.Settings] = None  # those of the thread before it
         self._stream = -1
         self.error = ""
         self.failed: Optional[BaseException] = None  # what the last run raised: it is the task's, not the library's
@@ -148,8 +150,8 @@ class Callback:
         function = self._function()
         if self.double or self.feed:
             draws = [self._get(tensors[name]) for name, _, _ in self.spec.draws]
-            self._stack.enter_context(_run.default_dtype(torch.float64 if self.double else torch.get_default_dtype()))
-            self._stack.enter_context(_run.Watch((lambda i, draw, device: draws[i]) if self.feed else _run.generate))
+            source: _run.Source = (lambda i, draw, device: draws[i]) if self.feed else _run.generate
+            self._stack.enter_context(_run.Watch(source, double=self.double))
         args, kwargs = _tree.build(self.spec.arguments, widen(leaves) if self.double else leaves)
         return function, args, kwargs
 
@@ -174,6 +176,10 @@ class Callback:
         """Back to where a run begins: PyTorch's settings and the module's state are as before."""
         self._call = self._made = None
         self._stack.close()
+        self._precision.leave()
+        if self._before is not None:
+            self._before.restore()
+            self._before = None
         if self.runner is not None:
             self.runner.restore()
 
@@ -195,12 +201,15 @@ class Callback:
                     self._finish(tensors, made)
                     del made
                     self.abandon()
+                if self.runner is not None:
+                    self.runner.check()
                 return 0
             if self.runner is None:
                 raise InvalidError("the task is closed")
+            self._before = _run.Settings(self.device)
+            self._precision.enter()
             enter = self._stack.enter_context
             enter(self._on(stream))
-            enter(_run.precision(self.tf32))
             enter(torch.no_grad())
             enter(torch.autocast(self.device.type, enabled=False))
             self._call = self._prepare(tensors)
@@ -243,11 +252,12 @@ class Baseline(Callback):
         if self.mode is None or self.error or self.runner is None:
             return
         try:
-            with _run.precision(self.tf32):
+            with _run.Precision(self.tf32):
                 for _ in range(3):
                     args, kwargs = _tree.build(self.spec.arguments, [leaf.clone() for leaf in leaves])
                     self.runner.call(args, kwargs, self._function())
                     self.runner.restore()
+                    self.runner.check()
         except (Exception, SystemExit) as e:  # pylint: disable=broad-except
             self._give_up(e)
 

@@ -7,14 +7,16 @@ runs and gets its numbers from there, in whatever precision it runs.
 
 from __future__ import annotations
 
-import contextlib
+import collections
+import copy as copies
+import threading
 import types
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _pop_mode
 
 from .._errors import InvalidError, UnsupportedError
 
@@ -83,15 +85,30 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
+# What PyTorch's default dtype makes where forward names none, and what that is in a run in float64.
+_WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operator of a run: feeds the random ones, and notes tensors that come from nowhere, that belong to
-    another module, and where float64 gets lost."""
+    another module, and where float64 gets lost.
+
+    double: what operators make of no floating tensor becomes float64, as under torch.set_default_dtype(), which would
+    change what other threads of the process make at the same time."""
 
     def __init__(
-        self, source: Source, known: Sequence[torch.Tensor] = (), foreign: Sequence[torch.Tensor] = ()
+        self,
+        source: Source,
+        known: Sequence[torch.Tensor] = (),
+        foreign: Sequence[torch.Tensor] = (),
+        double: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.source = source
+        self.double = double
+        self._widens = double and torch.get_default_dtype() is torch.float32
+        self._data: Dict[int, torch.Tensor] = {}  # float64 of torch.tensor(), by its memory
         self.draws: List[Draw] = []
         self.strangers: List[torch.Tensor] = []
         self.used: Set[int] = set()  # what operators were given
@@ -120,7 +137,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         dtype = named.get("dtype") or (like.dtype if isinstance(like, torch.Tensor) else None)
         device = named.get("device") or (like.device if isinstance(like, torch.Tensor) else None)
         size: Any = named.get("size") if named.get("size") is not None else getattr(like, "shape", ())
-        standard = dtype or torch.get_default_dtype()
+        standard = dtype or (torch.float64 if self._widens else torch.get_default_dtype())
         if name in ("randn", "randn_like"):
             return self._draw("normal", 0, 1, standard, size, device)
         if name in ("rand", "rand_like"):
@@ -179,6 +196,30 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if tensor.dtype.is_floating_point and tensor.dtype.itemsize < 8:
                     self.lossy = f"aten.{name} makes {str(tensor.dtype).rpartition('.')[2]} of float64"
 
+    def _widened(self, func: Any, args: Any, kwargs: Dict[str, Any], out: torch.Tensor) -> Any:
+        """`out`, as it is with float64 as the default dtype."""
+        wide = _WIDE.get(out.dtype)
+        if wide is None:
+            return out
+        given = list(_tensors((args, kwargs)))
+        name = func._schema.name.partition("::")[2]
+        if name == "lift_fresh":  # of torch.tensor(), which may have been asked for float32: the numbers are the same
+            made = out.to(wide)
+            self._data[storage_of(made)] = made
+            return made
+        if name == "_to_copy" and storage_of(given[0]) in self._data:  # to where it was asked for
+            return func(*args, **{**kwargs, "dtype": wide})
+        if any(tensor.dtype not in _INTEGERS for tensor in given):
+            return out
+        if name == "scalar_tensor" or "dtype" in (argument.name for argument in func._schema.arguments):
+            # Numbers in torch.where() become tensors of the default dtype by name.
+            named = name != "scalar_tensor" and _arguments(func, args, kwargs)["dtype"] is not None
+            return out if named else func(*args, **{**kwargs, "dtype": wide})
+        if not given:
+            return out
+        args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.double, (args, kwargs))
+        return func(*args, **kwargs)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.partition("::")[2]
@@ -188,13 +229,22 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = self._random(func, _arguments(func, args, kwargs))
         if out is NotImplemented:
             out = func(*args, **kwargs)
+            if self._widens and isinstance(out, torch.Tensor):
+                out = self._widened(func, args, kwargs, out)
         self._check(name, list(_tensors((args, kwargs))), list(_tensors(out)))
         return out
+
+
+def in_double() -> bool:
+    """Whether this is called by a module that runs in float64."""
+    modes = _get_current_dispatch_mode_stack()
+    return any(isinstance(mode, Watch) and mode.double for mode in modes)
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------
 
 _TABLES = ("_parameters", "_buffers", "_modules")
+_CHANGEABLE = (dict, collections.OrderedDict, collections.defaultdict, list, set, collections.deque)
 
 
 def _nested(value: Any, name: str) -> Iterator[Tuple[str, torch.Tensor]]:
@@ -227,23 +277,89 @@ def weights(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
     return found
 
 
-class Runner:
-    """A module that is run over and over, each time with the state that it had at first."""
+def same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one shape hold the same; NaN is itself."""
+    return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
 
-    def __init__(self, module: torch.nn.Module) -> None:
+
+def _containers(value: Any, seen: Set[int]) -> Iterator[Any]:
+    """Containers that Python code may change in place, and those in them, each once."""
+    if type(value) in _CHANGEABLE:
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        yield value
+    elif type(value) is not tuple:
+        return
+    for item in value.values() if isinstance(value, dict) else value:
+        yield from _containers(item, seen)
+
+
+def _put_back(now: Any, kept: Any, ordered: bool = True) -> List[Any]:
+    """Gives a container the contents that it had; the keys or places that were changed. It is never empty on the way:
+    KeyboardInterrupt may come anywhere in between, and a second call does what is left."""
+    if isinstance(now, dict):
+        odd = [key for key, value in kept.items() if key not in now or now[key] is not value]
+        more = [key for key in now if key not in kept] if odd or len(now) != len(kept) else []
+        if odd or more:
+            now.update(kept)
+        for key in more:
+            del now[key]
+        if ordered and any(a is not b for a, b in zip(now, kept)):
+            for key in kept:
+                now[key] = now.pop(key)
+        return odd + more
+    if isinstance(now, set):
+        if now == kept:
+            return []
+        now |= kept
+        now &= kept
+    elif len(now) == len(kept) and all(a is b for a, b in zip(now, kept)):
+        return []
+    elif isinstance(now, list):
+        now[:] = kept
+    else:
+        now.extend(kept)
+        while len(now) > len(kept):
+            now.popleft()
+    return [""]
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+class Runner:
+    """A module that is run over and over, each time with the state that it had at first. guard: the first run is looked
+    at closely, whether it writes parameters where PyTorch does not count it (.data); it takes memory for a copy of them.
+    """
+
+    def __init__(self, module: torch.nn.Module, guard: bool = False) -> None:
         self.module = module
         self.changed: Set[str] = set()  # buffers and attributes that forward changes
+        self.written: Set[str] = set()  # parameters that it changes, which it must not
         self._examined = False
-        self._tables: List[Tuple[Any, Dict[str, Any], List[Tuple[Dict[str, Any], Dict[str, Any]]]]] = []
-        for part in module.modules():
-            inner = [(table, dict(table)) for table in (part._parameters, part._buffers)]
-            self._tables.append((part, dict(vars(part)), inner))
-        self._fixed = {name: (tensor, tensor._version) for name, tensor in module.named_parameters()}
+        # Of each module its attributes; then what lists, dicts and sets among them hold.
+        self._tables: List[Tuple[str, Dict[str, Any], Dict[str, Any]]] = []
+        self._contents: List[Tuple[str, bool, Any, Any]] = []
+        seen: Set[int] = set()
+        for path, part in module.named_modules():
+            prefix = f"{path}." if path else ""
+            self._tables.append((prefix, vars(part), dict(vars(part))))
+            for name, value in vars(part).items():
+                for one in _containers(value, seen):
+                    table = one is value and name in _TABLES
+                    self._contents.append((prefix if table else prefix + name, table, one, copies.copy(one)))
+        self._parameters = dict(module.named_parameters())
+        self._versions = {name: _version(parameter) for name, parameter in self._parameters.items()}
+        self._guarded: Dict[str, torch.Tensor] = {}
         with torch.no_grad():
             state = {**dict(module.named_buffers()), **attributes(module)}
             self._kept: Dict[str, List[Any]] = {
                 name: [t, t._version, t.detach().clone()] for name, t in state.items() if not t.is_inference()
             }
+            if guard:
+                self._guarded = {name: p.detach().clone() for name, p in self._parameters.items()}
 
     def call(self, args: Sequence[Any], kwargs: Dict[str, Any], call: Optional[Callable[..., Any]] = None) -> Any:
         """module(*args, **kwargs) without gradients and without autocast of the caller's; restore() afterwards."""
@@ -252,22 +368,13 @@ class Runner:
             return (self.module if call is None else call)(*args, **kwargs)  # a compiled module has no truth value
 
     def restore(self) -> None:
-        """Puts everything back that forward has changed."""
-        for part, plain, inner in self._tables:
-            now = vars(part)
-            if now.keys() != plain.keys() or any(now[name] is not value for name, value in plain.items()):
-                self.changed.update(name for name, value in plain.items() if now.get(name) is not value)
-                now.clear()
-                now.update(plain)
-            for table, entries in inner:
-                if table.keys() != entries.keys() or any(table[name] is not value for name, value in entries.items()):
-                    self.changed.update(name for name, value in entries.items() if table.get(name) is not value)
-                    table.clear()
-                    table.update(entries)
-        for name, (parameter, version) in self._fixed.items():
-            if parameter._version != version:
-                raise UnsupportedError(f"forward changes the parameter {name}; runs of it cannot be repeated")
+        """Puts everything back that forward has changed. Once more does no harm, and completes what was interrupted."""
+        for prefix, now, plain in self._tables:
+            self.changed.update(prefix + name for name in _put_back(now, plain, ordered=False))
+        for name, table, now, kept in self._contents:
+            self.changed.update(name + key if table else name for key in _put_back(now, kept))
         with torch.no_grad():
+            self._restore_parameters()
             for name, entry in self._kept.items():
                 tensor, version, kept = entry
                 # Operators may write a buffer without counting it as a new version (batch norm does): until a run was
@@ -275,6 +382,20 @@ class Runner:
                 if name in self.changed or tensor._version != version or not self._examined:
                     tensor.copy_(kept)
                     entry[1] = tensor._version
+
+    def _restore_parameters(self) -> None:
+        for name, parameter in self._parameters.items():
+            kept = self._guarded.get(name)
+            if _version(parameter) != self._versions[name] or kept is not None and not same_values(parameter, kept):
+                self.written.add(name)
+                if kept is not None:
+                    parameter.copy_(kept)
+                self._versions[name] = _version(parameter)
+
+    def check(self) -> None:
+        """UnsupportedError if a run changed parameters: another one would give something else."""
+        if self.written:
+            raise UnsupportedError(f"forward changes the parameter {min(self.written)}; runs of it cannot be repeated")
 
     def _examine(self) -> None:
         """Which values have changed."""
@@ -287,10 +408,13 @@ class Runner:
         """One watched run from the first state."""
         try:
             with watch:
-                return self.call(args, kwargs)
+                made = self.call(args, kwargs)
         finally:
             self._examine()
             self.restore()
+        self._guarded = {}
+        self.check()
+        return made
 
 
 # ---- copies ----------------------------------------------------------------------------------------------------------
@@ -298,8 +422,6 @@ class Runner:
 
 def copy(module: torch.nn.Module) -> torch.nn.Module:
     """A deep copy whose functions close over the copy, where copy.deepcopy() leaves them with the original's parts."""
-    import copy as copies  # pylint: disable=import-outside-toplevel
-
     memo: Dict[int, Any] = {}
     made = copies.deepcopy(module, memo)
     for part in made.modules():
@@ -323,16 +445,6 @@ def _reclosed(function: types.FunctionType, memo: Dict[int, Any]) -> types.Funct
     )
     made.__kwdefaults__ = function.__kwdefaults__
     return made
-
-
-@contextlib.contextmanager
-def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def take_state(module: torch.nn.Module, source: torch.nn.Module) -> None:
@@ -416,12 +528,61 @@ class Flags:
         return Flags("high" if tf32 else "highest", tf32, {name: word for name in self.new})
 
 
-@contextlib.contextmanager
-def precision(tf32: bool) -> Iterator[None]:
-    """The flags inside; the caller's come back."""
-    before = Flags.current()
-    before.like(tf32).set()
-    try:
-        yield
-    finally:
-        before.set()
+class Precision:
+    """with Precision(tf32): products in float32, or in TF32. The flags belong to the process: where several threads set
+    them at once the last one's hold, and what they were before comes back with the end of all. leave() once more does no
+    harm."""
+
+    _lock = threading.Lock()
+    _active: List["Precision"] = []
+    _before: Optional[Flags] = None
+
+    def __init__(self, tf32: bool) -> None:
+        self._tf32 = tf32
+
+    def enter(self) -> None:
+        with Precision._lock:
+            if not Precision._active:
+                Precision._before = Flags.current()
+            Precision._active.append(self)
+            self._set(Precision._active)
+
+    def leave(self) -> None:
+        with Precision._lock:
+            if self in Precision._active:
+                left = [other for other in Precision._active if other is not self]
+                self._set(left)
+                Precision._active[:] = left
+
+    @staticmethod
+    def _set(active: Sequence["Precision"]) -> None:
+        before = Precision._before
+        if before is not None:
+            (before.like(active[-1]._tf32) if active else before).set()
+
+    def __enter__(self) -> None:
+        self.enter()
+
+    def __exit__(self, *exc: Any) -> None:
+        self.leave()
+
+
+# ---- what PyTorch keeps for a thread ---------------------------------------------------------------------------------
+
+
+class Settings:
+    """Gradients, autocast and modes of this thread. Their context managers put them back, but not where
+    KeyboardInterrupt comes in the middle of one; restore() does then."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._thread, self._device = threading.get_ident(), device.type
+        self._grad, self._autocast = torch.is_grad_enabled(), torch.is_autocast_enabled(device.type)
+        self._modes = torch._C._len_torch_dispatch_stack()
+
+    def restore(self) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        while torch._C._len_torch_dispatch_stack() > self._modes:
+            _pop_mode()
+        torch._C._set_grad_enabled(self._grad)
+        torch.set_autocast_enabled(self._device, self._autocast)

@@ -190,9 +190,14 @@ def task_of(
     task = ModuleTask(ctx, name or type(module).__name__)
     task.module, task.device, task.notes, task.flags = module, subject.device, [], _run.Flags.current()
     task._callbacks, task._leaves = [], subject.leaves
+    runner: Optional[_run.Runner] = None
+    settings = _run.Settings(subject.device)
     try:
+        runner = _run.Runner(subject.module, guard=True)
         with torch.random.fork_rng(devices=devices_of(subject.device)):
-            operators, outputs, text = _fill(task, subject, ctx, dims, shapes, dict(dists or {}), batch, constructor)
+            operators, outputs, text = _fill(
+                task, subject, runner, ctx, dims, shapes, dict(dists or {}), batch, constructor
+            )
             for dim, value in (reduced_dims or {}).items():
                 task.set_reduced_dim(dim, value)
         found = _baseline_precision(module, subject.leaves, _may_use_tf32(task.flags, operators))
@@ -204,6 +209,9 @@ def task_of(
             baselines = ON_CUDA if subject.device.type == "cuda" else ()
         _add_baselines(task, subject, ctx, baselines)
     except BaseException as e:
+        settings.restore()  # KeyboardInterrupt may have come where something was being put back
+        if runner is not None:
+            runner.restore()
         task.close()
         if isinstance(e, torch.OutOfMemoryError):
             raise out_of_memory(subject.device, e) from e
@@ -219,6 +227,7 @@ def _may_use_tf32(flags: _run.Flags, operators: Any) -> bool:
 def _fill(
     task: Any,
     subject: Subject,
+    runner: _run.Runner,
     ctx: Context,
     dims: Dict[str, int],
     shapes: Dict[str, Sequence[Dim]],
@@ -227,7 +236,6 @@ def _fill(
     constructor: Optional[Constructor],
 ) -> Tuple[Set[str], List[torch.Tensor], str]:
     """Tensors, data and reference. The operators and outputs of a run, and a description."""
-    runner = _run.Runner(subject.module)
     outputs, watch, subject.results = subject.call(runner, subject.leaves)
     if not outputs:
         raise InvalidError("forward gives no tensor")
