@@ -2,6 +2,7 @@
 """Ctrl-C during calls that block: a child process gets a real SIGINT while it is in C."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -163,6 +164,43 @@ def child_fork():
             print("interrupted")
 
 
+def child_sweep():
+    """Signals at any point of short calls with callbacks: always KeyboardInterrupt, and nothing is left behind."""
+    rng, delay, found = random.Random(1), [0.0], {}
+    asked, sent = threading.Event(), threading.Event()
+
+    def strike():
+        while True:
+            asked.wait()
+            asked.clear()
+            time.sleep(delay[0])
+            os.kill(os.getpid(), signal.SIGINT)
+            sent.set()
+
+    threading.Thread(target=strike, daemon=True).start()
+    with sim.context("none") as ctx, stitch.Model.host(ctx, lambda request: "x") as model:
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            sent.clear()
+            delay[0] = rng.uniform(0, 0.003)
+            what, more = "lost by Python", 500  # in a destructor, say, which must not raise
+            try:
+                asked.set()
+                while more:
+                    model.complete("x")
+                    more -= sent.is_set()
+            except KeyboardInterrupt:
+                what = "KeyboardInterrupt"
+            except stitch.StitchError as e:
+                what = repr(e)
+            found[what] = found.get(what, 0) + 1
+            assert signal.set_wakeup_fd(-1) == -1
+    # Neither the model nor the context was in use still.
+    rare = found.pop("lost by Python", 0)
+    assert list(found) == ["KeyboardInterrupt"] and found["KeyboardInterrupt"] > max(20, 4 * rare), (found, rare)
+    print("interrupted")
+
+
 def run(name):
     with subprocess.Popen(
         [sys.executable, os.path.abspath(__file__), "--child", name],
@@ -210,6 +248,13 @@ def test_a_call_of_another_thread_goes_on():
 
 def test_a_forked_process():
     run("fork")
+
+
+def test_signals_at_any_point():
+    child = subprocess.run(
+        [sys.executable, os.path.abspath(__file__), "--child", "sweep"], capture_output=True, text=True, timeout=100
+    )
+    assert child.stdout == "interrupted\n" and child.returncode == 0, f"{child.returncode} {child.stderr[-2000:]}"
 
 
 if __name__ == "__main__":

@@ -131,24 +131,34 @@ def call(function: Any, *args: Any, trigger: Optional[Callable[[], None]] = None
     err = c_void_p()
     frame = _Frame(trigger)
     frames = _local.frames
-    frames.append(frame)
+    interruptible = None if trigger is None else Interruptible(trigger)
     try:
-        if trigger is None:
-            status = function(*args, byref(err))
-        else:
-            with Interruptible(trigger) as interruptible:
-                status = function(*args, byref(err))
-            if frame.raised is None and interruptible.must_raise():
-                raise KeyboardInterrupt
+        frames.append(frame)
+        if interruptible is not None:
+            interruptible.begin()
+        status = function(*args, byref(err))
+        if frame.raised is None and interruptible is not None and interruptible.must_raise():
+            raise KeyboardInterrupt
         if frame.raised is not None:
             raise frame.raised
         if status != 0:
             raise error_from(err, status)
     finally:
+        # KeyboardInterrupt can come at any call of a Python function here, so there is none outside of this `try`.
+        late: Optional[BaseException] = None
+        tries = 0
+        while interruptible is not None and not interruptible.ended and tries < 3:
+            tries += 1
+            try:
+                interruptible.end()
+            except BaseException as e:  # pylint: disable=broad-except
+                late = e
         frames.remove(frame)
         frame.raised = None
         if err.value:
             lib.stitch_error_free(err)
+        if late is not None:
+            raise late
 
 
 def call_plain(function: Any, *args: Any) -> None:
@@ -311,7 +321,10 @@ class Handle:
     def __init__(self, ref: Ref, owner: Optional["Handle"] = None) -> None:
         self._ref: Optional[Ref] = ref
         self._gate = threading.Lock()
-        self._users = 0
+        self._users: List[int] = []
+        self._end: Callable[[], Any] = (
+            self._users.pop
+        )  # ends a use; in C, so that KeyboardInterrupt cannot come before it
         self._thread = 0
         self._owner = owner
         self._children: "weakref.WeakSet[Handle]" = weakref.WeakSet()
@@ -380,19 +393,21 @@ class Handle:
 
     def _begin(self) -> int:
         """Starts a use; the address."""
-        me = threading.get_ident()
-        with self._gate:
-            if self._ref is None:
-                raise StateError(f"this {type(self).__name__} is closed")
-            if self._users and not self._shared and self._thread != me:
-                raise BusyError(f"this {type(self).__name__} is in use in another thread; use one object a thread")
-            self._users += 1
-            self._thread = me
-            return self._ref.pointer
-
-    def _end(self) -> None:
-        with self._gate:
-            self._users -= 1
+        me, users, mine = threading.get_ident(), self._users, False
+        try:
+            with self._gate:
+                if self._ref is None:
+                    raise StateError(f"this {type(self).__name__} is closed")
+                if users and not self._shared and self._thread != me:
+                    raise BusyError(f"this {type(self).__name__} is in use in another thread; use one object a thread")
+                self._thread, pointer = me, self._ref.pointer
+                users += (me,)
+                mine = True
+        except BaseException:
+            if mine:  # KeyboardInterrupt, on the way out
+                users.pop()
+            raise
+        return pointer
 
     def _get(self, function: Any, *args: Any) -> Any:
         """function(handle, *args) of a function that cannot fail."""

@@ -11,40 +11,52 @@ made it: its CUDA context and PyTorch's thread-local settings hold in callbacks.
 
 from __future__ import annotations
 
+import functools
 import os
+import select
 import signal
 import threading
-from typing import Any, Callable, List, Optional
+from typing import Callable, List, Optional
 
 _lock = threading.Lock()
 _pipe: Optional[List[int]] = None
 _forward = -1
 _running: List["Interruptible"] = []
+_set_wakeup_fd = functools.partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
+
+
+def _take(read_end: int) -> bool:
+    """Does what the signals in the pipe ask for; False: there is no pipe any more. With the lock, so that what is not in
+    the pipe is done."""
+    try:
+        data = os.read(read_end, 512)
+    except (BlockingIOError, InterruptedError):
+        return True
+    except OSError:
+        return False
+    if _forward >= 0 and data:
+        try:
+            os.write(_forward, data)
+        except OSError:
+            pass
+    if signal.SIGINT in data:
+        for call in _running:
+            call.hit = True
+            try:
+                call.trigger()
+            except Exception:  # pylint: disable=broad-except  # one that is closed; the others are called
+                pass
+    return bool(data)
 
 
 def _watch(read_end: int) -> None:
-    while True:
-        try:
-            data = os.read(read_end, 512)
-        except InterruptedError:
-            continue
-        except OSError:
-            return
-        if not data:
-            return
+    poll = select.poll()
+    poll.register(read_end, select.POLLIN)
+    going = True
+    while going:
+        poll.poll()
         with _lock:
-            if _forward >= 0:
-                try:
-                    os.write(_forward, data)
-                except OSError:
-                    pass
-            if signal.SIGINT in data:
-                for call in _running:
-                    call.hit = True
-                    try:
-                        call.trigger()
-                    except Exception:  # pylint: disable=broad-except  # one that is closed; this thread goes on
-                        pass
+            going = _take(read_end)
 
 
 def _start() -> int:
@@ -52,6 +64,7 @@ def _start() -> int:
     global _pipe
     if _pipe is None:
         read_end, write_end = os.pipe()
+        os.set_blocking(read_end, False)
         os.set_blocking(write_end, False)
         threading.Thread(target=_watch, args=(read_end,), name="stitch-interrupt", daemon=True).start()
         _pipe = [read_end, write_end]
@@ -73,50 +86,52 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Interruptible:
-    """with Interruptible(trigger): a C call. `trigger` is called from another thread when SIGINT arrives, which `hit`
-    says afterwards. Nothing happens in other threads than the main one, which never get KeyboardInterrupt, or where the
-    program leaves SIGINT to the system."""
+    """A C call between begin() and end(). `trigger` is called from another thread when SIGINT arrives. Nothing happens in
+    other threads than the main one, which never get KeyboardInterrupt, or where the program leaves SIGINT to the system.
+    """
 
-    __slots__ = ("trigger", "hit", "_old")
+    __slots__ = ("trigger", "hit", "ended", "_old")
 
     def __init__(self, trigger: Callable[[], None]) -> None:
-        self.trigger, self.hit = trigger, False
-        self._old: Optional[int] = None
+        self.trigger = trigger
+        self.hit = self.ended = False
+        self._old: List[int] = []  # the descriptor that was set before
 
-    def __enter__(self) -> "Interruptible":
-        if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
-            try:
-                self._begin()
-            except BaseException:
-                self.__exit__()
-                raise
-        return self
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
         global _forward
+        if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
+            return
         ours = _start()
         with _lock:
             _running.append(self)
         try:
-            self._old = old = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+            # Kept by the C call that sets ours: between two bytecodes KeyboardInterrupt would lose it.
+            self._old.extend(map(_set_wakeup_fd, (ours,)))
         except ValueError:  # the main thread of a subinterpreter
             return
-        if old != ours:
+        if self._old[0] != ours:
             with _lock:
-                _forward = old
+                _forward = self._old[0]
 
-    def __exit__(self, *exc: Any) -> None:
+    def end(self) -> None:
+        """Everything is as before, and `ended` says so: KeyboardInterrupt can come in between, and then the rest is for
+        another call."""
         global _forward
         try:
-            if self._old is not None and (_pipe is None or self._old != _pipe[1]):
-                signal.set_wakeup_fd(self._old)
+            if self._old and (_pipe is None or self._old[0] != _pipe[1]):
+                signal.set_wakeup_fd(self._old[0])
                 with _lock:
                     _forward = -1
         finally:
             with _lock:
                 if self in _running:
                     _running.remove(self)
+        self.ended = True
 
     def must_raise(self) -> bool:
-        """Whether KeyboardInterrupt is due. Python raises it by itself, but loses it at the very start of a callback."""
+        """Whether KeyboardInterrupt is due. Python raises it by itself, but loses it at the very start of a callback,
+        whose result is garbage then. Before end()."""
+        if self._old and _pipe is not None:
+            with _lock:
+                _take(_pipe[0])  # the watching thread may not have come to it yet
         return self.hit and signal.getsignal(signal.SIGINT) is signal.default_int_handler
