@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import threading
+import warnings
 
 import sim
 import tap
@@ -168,6 +169,109 @@ def test_parameters_that_are_written_behind_the_back_of_PyTorch():
             assert state(linear) == before
         linear.weight.data[0, 0] = float("nan")  # differs from itself, and is no change
         bridge.task(linear, torch.randn(8, 4), ctx=ctx).close()
+
+
+class Hidden:
+    """State where nobody looks for it."""
+
+    count = 0
+
+
+def test_modules_that_give_other_results_each_time():
+    def counts(x, hidden=Hidden()):
+        hidden.count += 1
+        return x * hidden.count
+
+    def grows(x, hidden=Hidden()):
+        hidden.count += 1
+        return x[: hidden.count % 8 + 1]
+
+    def unwritten(x):
+        made = torch.empty(4, 4)
+        made[:2] = x[:2]
+        return x[:4] + made
+
+    functions = [lambda x: x * random.choice([1.0, 2.0]), counts, grows, unwritten]
+    try:
+        import numpy
+    except ImportError:
+        pass
+    else:
+        functions.append(lambda x: x + numpy.random.randint(2))
+    with sim.context() as ctx:
+        for function in functions:
+            with tap.raises(stitch.UnsupportedError, "other results for the same inputs"):
+                bridge.task(Bad(function), torch.randn(8, 4), ctx=ctx)
+        with tap.raises(stitch.UnsupportedError, "other random numbers"):
+            bridge.task(
+                Bad(lambda x, n=[4]: (n.append(n[-1] + 1), x + torch.rand(n[-1], 8, 4).sum(0))[1]),
+                torch.randn(8, 4),
+                ctx=ctx,
+            )
+        for function in (
+            lambda x: x + torch.rand_like(x),
+            lambda x: torch.empty(8, 4).copy_(x),
+            lambda x: (random.random(), x * 2)[1],
+            lambda x: x / 0 - x / 0,  # NaN is what it was
+        ):
+            bridge.task(Bad(function), torch.randn(8, 4), ctx=ctx).close()
+
+
+def test_two_runs_that_round_otherwise():
+    from stitch.torch._module import reproduced
+
+    x = torch.randn(1000)
+    off = x.clone()
+    off[7] += 1
+    for a, b, same in [
+        (x, x * (1 + 1e-6), True),
+        (x, x * 1.001, False),
+        (x.half(), x.half() * 1.001, True),
+        (x, off, True),
+        (x, x[:10], False),
+        (x.argsort(), x.argsort().flip(0), False),
+        (x > 0, x > 0.001, True),
+        (torch.tensor([float("nan"), 1.0]), torch.tensor([float("nan"), 1.0]), True),
+        (torch.tensor([float("nan"), 1.0]), torch.tensor([0.0, 1.0]), False),
+        (torch.tensor([float("inf")]), torch.tensor([float("inf")]), True),
+        (torch.tensor(1.0), torch.tensor(2.0), False),
+    ]:
+        assert reproduced([a], [b]) is same, (a, b)
+
+
+def test_what_no_task_can_be_made_of():
+    x, linear = torch.randn(8, 4), torch.nn.Linear(4, 4)
+    with warnings.catch_warnings(), sim.context() as ctx:
+        warnings.simplefilter("ignore")  # much of this is deprecated
+        for module in (torch.jit.script(linear), torch.nn.Sequential(torch.jit.trace(linear, x))):
+            with tap.raises(stitch.UnsupportedError, "TorchScript"):
+                bridge.task(module, x, ctx=ctx)
+        if "fbgemm" in torch.backends.quantized.supported_engines:
+            quantised = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(linear), {torch.nn.Linear})
+            with tap.raises(stitch.UnsupportedError, "quantised weights"):
+                bridge.task(quantised, x, ctx=ctx)
+        nested = torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)])
+        with tap.raises(stitch.UnsupportedError, "input x is a nested tensor"):
+            bridge.task(Bad(lambda x: x * 2), nested, ctx=ctx)
+        with tap.raises(stitch.UnsupportedError, "output y is a nested tensor"):
+            bridge.task(Bad(lambda x: torch.nested.nested_tensor([x[:2], x[2:]])), x, ctx=ctx)
+        with tap.raises(stitch.InvalidError, "forward raised SystemExit: 3"):
+            bridge.task(Bad(lambda x: sys.exit(3)), x, ctx=ctx)
+        with tap.raises(stitch.NoMemoryError, "memory of cpu") as caught:
+            bridge.task(Bad(lambda x: x.sum() + torch.zeros(1 << 46)), x, ctx=ctx)
+        assert str(caught[0]).count("memory of cpu") == 1, caught[0]
+
+
+def test_shapes_that_depend_on_values():
+    x = torch.randn(8, 4)
+    with sim.context() as ctx:
+        for function, name in ((lambda x: x.nonzero(), "aten.nonzero"), (lambda x: x[x == x], "aten.index")):
+            with bridge.task(Bad(function), x, ctx=ctx) as task:
+                assert any(f"{name} gives shapes that depend on values" in note for note in task.notes), task.notes
+        with tap.raises(stitch.UnsupportedError, "depend on the values"):
+            bridge.task(Bad(lambda x: x[x > 0]), torch.randn(64, 64), ctx=ctx)
+        with bridge.task(Bad(lambda x: x[torch.tensor([1, 0])].masked_fill(x[:2] > 0, 1.0)), x, ctx=ctx) as task:
+            assert task.notes == []
 
 
 def test_tasks_in_threads():

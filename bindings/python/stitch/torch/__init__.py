@@ -69,7 +69,8 @@ def task(
     source, description  for the model; None: the source of the module's classes, and what was found
 
     InvalidError: forward raises, arguments do not fit, devices are mixed or not the context's. UnsupportedError: shapes
-    that depend on values, sparse or complex tensors, random operators that cannot be fed. NoMemoryError: too large.
+    that depend on values, sparse, nested, quantised or complex tensors, TorchScript, random operators that cannot be fed,
+    a forward that changes parameters or gives other results for the same inputs. NoMemoryError: too large.
     """
     return task_of(
         module,

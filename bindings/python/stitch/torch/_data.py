@@ -34,6 +34,8 @@ SAMPLES = 1 << 18  # elements that are looked at
 
 def dtype_of(tensor: torch.Tensor, what: str) -> Dtype:
     """The library's dtype. UnsupportedError for tensors that it cannot hold."""
+    if tensor.is_nested:
+        raise UnsupportedError(f"{what} is a nested tensor; only dense tensors are known")
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise UnsupportedError(f"{what} is sparse or quantised; only dense tensors are known")
     if tensor.dtype not in DTYPES:

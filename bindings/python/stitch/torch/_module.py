@@ -115,6 +115,12 @@ class Subject:
     def __init__(self, module: torch.nn.Module, example: Any) -> None:
         if not isinstance(module, torch.nn.Module):
             raise TypeError(f"a task is made of a torch.nn.Module, not of a {type(module).__name__}")
+        for path, part in module.named_modules():
+            if isinstance(part, torch.jit.ScriptModule):
+                what = f"{path or 'the module'} is a TorchScript module"
+                raise UnsupportedError(
+                    f"{what}, which cannot be run in float64; make the task of the module it came from"
+                )
         args, kwargs = arguments(module, example)
         labels = _label(module, args, kwargs)
         found: List[Tuple[str, torch.Tensor]] = []
@@ -140,27 +146,55 @@ class Subject:
         source: _run.Source = _run.generate,
         foreign: Sequence[torch.Tensor] = (),
         double: bool = False,
+        fill: bool = False,
     ) -> Tuple[List[torch.Tensor], _run.Watch, _tree.Tree]:
         """One run: the results, copied, since modules may return their own state."""
         given = [leaf.clone() for leaf in leaves]
         args, kwargs = _tree.build(self.tree, given)
         known = [*given, *_run.weights(runner.module).values(), *_run.attributes(runner.module).values()]
-        watch = _run.Watch(source, known, foreign, double)
+        watch = _run.Watch(source, known, foreign, double, fill)
         out: List[Tuple[str, torch.Tensor]] = []
         try:
             made = runner.run(args, kwargs, watch)
             results = _tree.flatten(made, "", out, "the result of forward")
+            for name, tensor in out:
+                _data.dtype_of(tensor, f"output {name or 'y'}")
         except StitchError:
             raise
-        except torch.OutOfMemoryError as e:
-            raise out_of_memory(self.device, e) from e
-        except Exception as e:
+        except (Exception, SystemExit) as e:
+            if too_large(e):
+                raise out_of_memory(self.device, e) from e
             raise InvalidError(f"forward raised {type(e).__name__}: {e}") from e
         self.names = [name for name, _ in out]
         for i, (one, leaf) in enumerate(zip(given, leaves)):
             if one._version or not torch.equal(one, leaf) and not bool((one != one).any()):
                 self.written.add(i)
         return [tensor.detach().clone() for _, tensor in out], watch, results
+
+
+def too_large(e: BaseException) -> bool:
+    """Whether memory was not enough; PyTorch has no class for the CPU's."""
+    return isinstance(e, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator: " in str(e)
+
+
+def reproduced(before: Sequence[torch.Tensor], now: Sequence[torch.Tensor]) -> bool:
+    """Whether two runs with the same inputs gave the same. Sums in another order may round otherwise."""
+    for a, b in zip(before, now):
+        if a.shape != b.shape:
+            return False
+        if _run.same_values(a, b):
+            continue
+        if not a.dtype.is_floating_point:  # ranks of what is rounded
+            off, most = a != b, 0.1
+        else:
+            tolerance, most = 1e-4 if a.dtype.itemsize >= 4 else 1e-2, 0.01
+            a, b = a.double(), b.double()
+            good = torch.isfinite(a) & torch.isfinite(b)
+            scale = float(a[good].abs().max()) if bool(good.any()) else 0.0
+            off = ~(((a - b).abs() <= tolerance * scale) | (a == b) | ((a != a) & (b != b)))
+        if float(off.double().mean()) > most:
+            return False
+    return True
 
 
 def out_of_memory(device: torch.device, e: BaseException) -> StitchError:

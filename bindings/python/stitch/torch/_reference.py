@@ -41,13 +41,8 @@ def double_module(
 ) -> Tuple[Optional[_run.Runner], str]:
     """The module in float64, tried on `leaves`; None and why there is none."""
     originals = [*_run.weights(subject.module).values(), *_run.attributes(subject.module).values()]
-    drawn: List[torch.Tensor] = []
-
-    def record(_: int, draw: _run.Draw, device: torch.device) -> torch.Tensor:
-        drawn.append(draw.sample(draw.shape, device))
-        return drawn[-1]
-
-    want, _, _ = subject.call(runner, leaves, record)
+    record = _run.Record()
+    want, _, _ = subject.call(runner, leaves, record.draw)
     ways: List[Tuple[str, Constructor]] = [("a copy", lambda: _run.copy(subject.module))]
     if constructor is not None:
         ways.insert(0, ("one made anew", constructor))
@@ -63,8 +58,7 @@ def double_module(
             _run.move(made, subject.device, torch.float64)
             _run.take_state(made, subject.module)
             double = _run.Runner(made)
-            source: _run.Source = lambda i, draw, device: drawn[i]  # pylint: disable=unnecessary-lambda-assignment
-            got, watch, _ = subject.call(double, widen(leaves), source, originals, double=True)
+            got, watch, _ = subject.call(double, widen(leaves), record.again, originals, double=True)
             if watch.borrowed:
                 reasons.append(f"{what} still uses tensors of the original")
             elif watch.lossy:
@@ -75,7 +69,7 @@ def double_module(
                 reasons.append(f"{what} computes something else")
             else:
                 return double, ""
-        except Exception as e:  # whatever it is: the next way, and a note
+        except (Exception, SystemExit) as e:  # whatever it is: the next way, and a note
             reasons.append(f"{what} fails: {str(e).splitlines()[0] if str(e) else type(e).__name__}"[:300])
     return None, "; ".join(reasons)
 

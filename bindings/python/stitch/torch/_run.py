@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import collections
 import copy as copies
+import random
+import sys
 import threading
 import types
 import warnings
@@ -51,6 +53,31 @@ def generate(_: int, draw: Draw, device: torch.device) -> torch.Tensor:
     return draw.sample(draw.shape, device)
 
 
+class Record:
+    """Draws numbers, and gives the same ones to further runs."""
+
+    def __init__(self) -> None:
+        self._drawn: List[torch.Tensor] = []
+
+    def draw(self, _: int, draw: Draw, device: torch.device) -> torch.Tensor:
+        self._drawn.append(draw.sample(draw.shape, device))
+        return self._drawn[-1]
+
+    def again(self, number: int, draw: Draw, _: torch.device) -> torch.Tensor:
+        if number >= len(self._drawn) or tuple(self._drawn[number].shape) != draw.shape:
+            raise UnsupportedError("forward draws other random numbers for the same inputs")
+        return self._drawn[number]
+
+
+def other_generators() -> Any:
+    """The states of Python's and NumPy's generators: whether forward draws from them, which cannot be fed."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return random.getstate()
+    _, keys, *rest = numpy.random.get_state()
+    return random.getstate(), keys.tobytes(), rest
+
+
 def _arguments(func: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[str, Any]:
     named = {}
     for i, argument in enumerate(func._schema.arguments):
@@ -87,6 +114,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 # What PyTorch's default dtype makes where forward names none, and what that is in a run in float64.
 _WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 
@@ -95,7 +123,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     another module, and where float64 gets lost.
 
     double: what operators make of no floating tensor becomes float64, as under torch.set_default_dtype(), which would
-    change what other threads of the process make at the same time."""
+    change what other threads of the process make at the same time.
+    fill: memory that is made without contents gets some."""
 
     def __init__(
         self,
@@ -103,10 +132,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         known: Sequence[torch.Tensor] = (),
         foreign: Sequence[torch.Tensor] = (),
         double: bool = False,
+        fill: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.source = source
-        self.double = double
+        self.double, self._fill = double, fill
         self._widens = double and torch.get_default_dtype() is torch.float32
         self._data: Dict[int, torch.Tensor] = {}  # float64 of torch.tensor(), by its memory
         self.draws: List[Draw] = []
@@ -115,6 +145,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.borrowed = False  # memory of `foreign` was used
         self.lossy = ""  # the first operator that made less than float64 of it
         self.operators: Set[str] = set()
+        self.dynamic = ""  # the first operator whose result has a shape that depends on values
         self._known = {storage_of(tensor) for tensor in known} | {0}
         self._foreign = {storage_of(tensor) for tensor in foreign} - {0}
 
@@ -224,6 +255,10 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         name = func._schema.name.partition("::")[2]
         self.operators.add(name)
+        if func.namespace == "quantized":
+            raise UnsupportedError(
+                f"forward computes with quantised weights (quantized.{name}); only dense tensors are known"
+            )
         out = NotImplemented
         if torch.Tag.nondeterministic_seeded in func.tags:
             out = self._random(func, _arguments(func, args, kwargs))
@@ -231,6 +266,12 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = func(*args, **kwargs)
             if self._widens and isinstance(out, torch.Tensor):
                 out = self._widened(func, args, kwargs, out)
+            if self._fill and name in _UNWRITTEN:
+                out.fill_(3)
+        if not self.dynamic and torch.Tag.dynamic_output_shape in func.tags:
+            # Indexing has the tag for masks; with numbers of places the shape is theirs.
+            if name != "index" or any(at.dtype in (torch.bool, torch.uint8) for at in _tensors(args[1])):
+                self.dynamic = f"aten.{name}"
         self._check(name, list(_tensors((args, kwargs))), list(_tensors(out)))
         return out
 

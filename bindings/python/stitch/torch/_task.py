@@ -9,11 +9,23 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Uni
 import torch
 
 from .._context import Context
-from .._errors import InvalidError, UnsupportedError
+from .._errors import InvalidError, StitchError, UnsupportedError
 from .._interface import Dim, Dtype
 from .._task import Dist, Precision, Task
 from . import _data, _run, _tree
-from ._module import Spec, Subject, clean, devices_of, find_batch, fitting_context, out_of_memory, resized, shapes_of
+from ._module import (
+    Spec,
+    Subject,
+    clean,
+    devices_of,
+    find_batch,
+    fitting_context,
+    out_of_memory,
+    reproduced,
+    resized,
+    shapes_of,
+    too_large,
+)
 from ._reference import Baseline, Callback, Constructor, double_module
 
 BASELINES = {  # name: (TF32 products, mode of torch.compile)
@@ -213,7 +225,7 @@ def task_of(
         if runner is not None:
             runner.restore()
         task.close()
-        if isinstance(e, torch.OutOfMemoryError):
+        if too_large(e) and not isinstance(e, StitchError):
             raise out_of_memory(subject.device, e) from e
         raise
     return task
@@ -236,18 +248,33 @@ def _fill(
     constructor: Optional[Constructor],
 ) -> Tuple[Set[str], List[torch.Tensor], str]:
     """Tensors, data and reference. The operators and outputs of a run, and a description."""
-    outputs, watch, subject.results = subject.call(runner, subject.leaves)
+    record, generators = _run.Record(), _run.other_generators()
+    outputs, watch, subject.results = subject.call(runner, subject.leaves, record.draw)
     if not outputs:
         raise InvalidError("forward gives no tensor")
     for where, out in zip(subject.names, outputs):
         if out.device.type not in ("cpu", "cuda"):
             raise UnsupportedError(f"output {where or 'y'} is on the device {out.device}")
+    # Where it draws numbers that are not PyTorch's they may be the same once or twice.
+    for _ in range(1 if _run.other_generators() == generators else 8):
+        again, _, results = subject.call(runner, subject.leaves, record.again, fill=True)
+        if not _tree.same(results, subject.results) or not reproduced(outputs, again):
+            raise UnsupportedError(
+                "forward gives other results for the same inputs: from random numbers that are not PyTorch's, memory that "
+                "it did not write, or state that lies neither in the module's attributes nor in lists and dicts there"
+            )
+    if watch.dynamic:
+        task.notes.append(
+            f"{watch.dynamic} gives shapes that depend on values; the task has those that were seen, which other inputs "
+            "may not give"
+        )
     # What keeps its contents may be anything else's index: other contents could be out of range.
     kept = [dists.get(clean(label, dims)) == "data" for label in subject.labels]
-    others = [leaf if keep else _data.another(leaf) for leaf, keep in zip(subject.leaves, kept)]
-    again, _, results = subject.call(runner, others)
-    if shapes_of(again) != shapes_of(outputs) or not _tree.same(results, subject.results):
-        raise UnsupportedError("the shapes or numbers that forward gives depend on the values of its inputs")
+    for _ in range(4 if watch.dynamic else 1):
+        others = [leaf if keep else _data.another(leaf) for leaf, keep in zip(subject.leaves, kept)]
+        again, _, results = subject.call(runner, others)
+        if shapes_of(again) != shapes_of(outputs) or not _tree.same(results, subject.results):
+            raise UnsupportedError("the shapes or numbers that forward gives depend on the values of its inputs")
     # What is a parameter or buffer, too, has its name alone (recurrent layers keep a list of theirs).
     own = {id(t) for t in _run.weights(subject.module).values()}
     extra = {
