@@ -162,7 +162,7 @@ def test_baselines():
     }
     with context() as ctx:
         torch.manual_seed(0)
-        flags = bridge._run.Flags.current()
+        flags = bridge._settings.Flags.current()
         with bridge.task(Wide().cuda(), torch.randn(4096, width, device="cuda"), ctx=ctx) as task:
             begun = time.perf_counter()
             task.warm()
@@ -176,7 +176,7 @@ def test_baselines():
             assert not any("eager" in n or "tf32" in n for n in failed), failed
             assert [name for name, _ in task.baselines] == ["eager", "tf32", "compile", "max-autotune"]
             assert report.summary.speedup > 0.5, report.text
-        assert bridge._run.Flags.current() == flags
+        assert bridge._settings.Flags.current() == flags
 
 
 def test_a_baseline_is_not_charged_for_the_copy_of_its_results():

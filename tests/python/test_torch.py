@@ -441,19 +441,19 @@ def test_arguments_that_are_overwritten():
 
 
 def test_precision_flags():
-    from stitch.torch import _run
+    from stitch.torch import _settings
 
-    before = _run.Flags.current()
-    with _run.Precision(True):
+    before = _settings.Flags.current()
+    with _settings.Precision(True):
         assert torch.get_float32_matmul_precision() == "high" and torch.backends.cudnn.allow_tf32
-        with _run.Precision(False):
+        with _settings.Precision(False):
             assert torch.get_float32_matmul_precision() == "highest" and not torch.backends.cudnn.allow_tf32
-    assert _run.Flags.current() == before
+    assert _settings.Flags.current() == before
     torch.set_float32_matmul_precision("medium")
     try:
         with sim.context() as ctx, bridge.task(torch.nn.Linear(4, 4), torch.randn(8, 4), ctx=ctx) as task:
             assert task.flags.matmul == "medium" and task.precision == stitch.Precision.TF32
-        with contextlib.suppress(ZeroDivisionError), _run.Precision(False):
+        with contextlib.suppress(ZeroDivisionError), _settings.Precision(False):
             raise ZeroDivisionError
         assert torch.get_float32_matmul_precision() == "medium"
     finally:

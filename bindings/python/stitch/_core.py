@@ -322,9 +322,8 @@ class Handle:
         self._ref: Optional[Ref] = ref
         self._gate = threading.Lock()
         self._users: List[int] = []
-        self._end: Callable[[], Any] = (
-            self._users.pop
-        )  # ends a use; in C, so that KeyboardInterrupt cannot come before it
+        # Ends a use. No Python function, so that KeyboardInterrupt cannot come before it.
+        self._end: Callable[[], Any] = self._users.pop
         self._thread = 0
         self._owner = owner
         self._children: "weakref.WeakSet[Handle]" = weakref.WeakSet()

@@ -118,9 +118,7 @@ class Subject:
         for path, part in module.named_modules():
             if isinstance(part, torch.jit.ScriptModule):
                 what = f"{path or 'the module'} is a TorchScript module"
-                raise UnsupportedError(
-                    f"{what}, which cannot be run in float64; make the task of the module it came from"
-                )
+                raise UnsupportedError(f"{what}; make the task of the module that it was made from")
         args, kwargs = arguments(module, example)
         labels = _label(module, args, kwargs)
         found: List[Tuple[str, torch.Tensor]] = []

@@ -14,7 +14,7 @@ from .._context import Context
 from .._errors import InvalidError, UnsupportedError
 from .._interface import Dtype
 from .._tensors import BoundTensor
-from . import _data, _run, _tree
+from . import _data, _run, _settings, _tree
 from ._module import Spec, Subject, devices_of
 
 Constructor = Callable[[], torch.nn.Module]
@@ -102,8 +102,8 @@ class Callback:
         self._made: Any = None  # (result,): computed
         self._first: Any = None  # of the tensors; the same as long as they are in the same memory
         self._stack = contextlib.ExitStack()  # PyTorch's settings during a run
-        self._precision = _run.Precision(tf32)
-        self._before: Optional[_run.Settings] = None  # those of the thread before it
+        self._precision = _settings.Precision(tf32)
+        self._before: Optional[_settings.Settings] = None  # those of the thread before it
         self._stream = -1
         self.error = ""
         self.failed: Optional[BaseException] = None  # what the last run raised: it is the task's, not the library's
@@ -200,7 +200,7 @@ class Callback:
                 return 0
             if self.runner is None:
                 raise InvalidError("the task is closed")
-            self._before = _run.Settings(self.device)
+            self._before = _settings.Settings(self.device)
             self._precision.enter()
             enter = self._stack.enter_context
             enter(self._on(stream))
@@ -246,14 +246,16 @@ class Baseline(Callback):
         if self.mode is None or self.error or self.runner is None:
             return
         try:
-            with _run.Precision(self.tf32):
-                for _ in range(3):
-                    args, kwargs = _tree.build(self.spec.arguments, [leaf.clone() for leaf in leaves])
-                    self.runner.call(args, kwargs, self._function())
-                    self.runner.restore()
-                    self.runner.check()
+            self._precision.enter()
+            for _ in range(3):
+                args, kwargs = _tree.build(self.spec.arguments, [leaf.clone() for leaf in leaves])
+                self.runner.call(args, kwargs, self._function())
+                self.runner.restore()
+                self.runner.check()
         except (Exception, SystemExit) as e:  # pylint: disable=broad-except
             self._give_up(e)
+        finally:
+            self._precision.leave()
 
     def _give_up(self, e: BaseException) -> None:
         self.error = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:500]

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import collections
 import copy as copies
+import pickle
 import random
 import sys
-import threading
 import types
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _pop_mode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from .._errors import InvalidError, UnsupportedError
 
@@ -72,10 +71,7 @@ class Record:
 def other_generators() -> Any:
     """The states of Python's and NumPy's generators: whether forward draws from them, which cannot be fed."""
     numpy = sys.modules.get("numpy")
-    if numpy is None:
-        return random.getstate()
-    _, keys, *rest = numpy.random.get_state()
-    return random.getstate(), keys.tobytes(), rest
+    return random.getstate(), None if numpy is None else pickle.dumps(numpy.random.get_state(legacy=False))
 
 
 def _arguments(func: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[str, Any]:
@@ -138,7 +134,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.source = source
         self.double, self._fill = double, fill
         self._widens = double and torch.get_default_dtype() is torch.float32
-        self._data: Dict[int, torch.Tensor] = {}  # float64 of torch.tensor(), by its memory
+        self._data: Dict[int, torch.Tensor] = {}  # float64 of torch.tensor(), by identity
         self.draws: List[Draw] = []
         self.strangers: List[torch.Tensor] = []
         self.used: Set[int] = set()  # what operators were given
@@ -236,9 +232,9 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func._schema.name.partition("::")[2]
         if name == "lift_fresh":  # of torch.tensor(), which may have been asked for float32: the numbers are the same
             made = out.to(wide)
-            self._data[storage_of(made)] = made
+            self._data[id(made)] = made
             return made
-        if name == "_to_copy" and storage_of(given[0]) in self._data:  # to where it was asked for
+        if name == "_to_copy" and id(given[0]) in self._data:  # to where it was asked for
             return func(*args, **{**kwargs, "dtype": wide})
         if any(tensor.dtype not in _INTEGERS for tensor in given):
             return out
@@ -270,7 +266,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 out.fill_(3)
         if not self.dynamic and torch.Tag.dynamic_output_shape in func.tags:
             # Indexing has the tag for masks; with numbers of places the shape is theirs.
-            if name != "index" or any(at.dtype in (torch.bool, torch.uint8) for at in _tensors(args[1])):
+            if name != "index" or any(at.dtype in (torch.bool, torch.uint8) for at in _tensors(args[1:])):
                 self.dynamic = f"aten.{name}"
         self._check(name, list(_tensors((args, kwargs))), list(_tensors(out)))
         return out
@@ -400,7 +396,10 @@ class Runner:
                 name: [t, t._version, t.detach().clone()] for name, t in state.items() if not t.is_inference()
             }
             if guard:
-                self._guarded = {name: p.detach().clone() for name, p in self._parameters.items()}
+                try:
+                    self._guarded = {name: p.detach().clone() for name, p in self._parameters.items()}
+                except torch.OutOfMemoryError:
+                    self._guarded = {}  # what PyTorch counts is noticed all the same
 
     def call(self, args: Sequence[Any], kwargs: Dict[str, Any], call: Optional[Callable[..., Any]] = None) -> Any:
         """module(*args, **kwargs) without gradients and without autocast of the caller's; restore() afterwards."""
@@ -520,110 +519,3 @@ def move(module: torch.nn.Module, device: torch.device, dtype: Optional[torch.dt
         for name, value in list(vars(part).items()):
             if name not in _TABLES and any(True for _ in _nested(value, name)):
                 vars(part)[name] = moved(value)
-
-
-# ---- precision flags -------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Flags:
-    """PyTorch's settings for float32 products on CUDA: "highest" (float32), "high" (TF32) or "medium" for matrix
-    products, and whether cuDNN may use TF32."""
-
-    matmul: str = "highest"
-    cudnn_tf32: bool = False
-    new: Dict[str, str] = field(default_factory=dict)  # of releases that have fp32_precision, where it was set
-
-    @staticmethod
-    def _switches() -> Dict[str, Any]:
-        found = {"matmul": torch.backends.cuda.matmul, "conv": getattr(torch.backends.cudnn, "conv", None)}
-        found["rnn"] = getattr(torch.backends.cudnn, "rnn", None)
-        return {name: switch for name, switch in found.items() if hasattr(switch, "fp32_precision")}
-
-    @staticmethod
-    def current() -> "Flags":
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                return Flags(torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
-            except RuntimeError:  # set through fp32_precision, and the older names refuse then
-                new = {name: switch.fp32_precision for name, switch in Flags._switches().items()}
-                return Flags("high" if new.get("matmul") == "tf32" else "highest", new.get("conv") == "tf32", new)
-
-    @property
-    def tf32(self) -> bool:
-        return self.matmul != "highest"
-
-    def set(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for name, value in self.new.items():
-                self._switches()[name].fp32_precision = value
-            if not self.new:
-                torch.set_float32_matmul_precision(self.matmul)
-                torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
-
-    def like(self, tf32: bool) -> "Flags":
-        """Everything in float32, or in TF32, set the way that these were."""
-        word = "tf32" if tf32 else "ieee"
-        return Flags("high" if tf32 else "highest", tf32, {name: word for name in self.new})
-
-
-class Precision:
-    """with Precision(tf32): products in float32, or in TF32. The flags belong to the process: where several threads set
-    them at once the last one's hold, and what they were before comes back with the end of all. leave() once more does no
-    harm."""
-
-    _lock = threading.Lock()
-    _active: List["Precision"] = []
-    _before: Optional[Flags] = None
-
-    def __init__(self, tf32: bool) -> None:
-        self._tf32 = tf32
-
-    def enter(self) -> None:
-        with Precision._lock:
-            if not Precision._active:
-                Precision._before = Flags.current()
-            Precision._active.append(self)
-            self._set(Precision._active)
-
-    def leave(self) -> None:
-        with Precision._lock:
-            if self in Precision._active:
-                left = [other for other in Precision._active if other is not self]
-                self._set(left)
-                Precision._active[:] = left
-
-    @staticmethod
-    def _set(active: Sequence["Precision"]) -> None:
-        before = Precision._before
-        if before is not None:
-            (before.like(active[-1]._tf32) if active else before).set()
-
-    def __enter__(self) -> None:
-        self.enter()
-
-    def __exit__(self, *exc: Any) -> None:
-        self.leave()
-
-
-# ---- what PyTorch keeps for a thread ---------------------------------------------------------------------------------
-
-
-class Settings:
-    """Gradients, autocast and modes of this thread. Their context managers put them back, but not where
-    KeyboardInterrupt comes in the middle of one; restore() does then."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._thread, self._device = threading.get_ident(), device.type
-        self._grad, self._autocast = torch.is_grad_enabled(), torch.is_autocast_enabled(device.type)
-        self._modes = torch._C._len_torch_dispatch_stack()
-
-    def restore(self) -> None:
-        if threading.get_ident() != self._thread:
-            return
-        while torch._C._len_torch_dispatch_stack() > self._modes:
-            _pop_mode()
-        torch._C._set_grad_enabled(self._grad)
-        torch.set_autocast_enabled(self._device, self._autocast)

@@ -12,7 +12,7 @@ from .._context import Context
 from .._errors import InvalidError, StitchError, UnsupportedError
 from .._interface import Dim, Dtype
 from .._task import Dist, Precision, Task
-from . import _data, _run, _tree
+from . import _data, _run, _settings, _tree
 from ._module import (
     Spec,
     Subject,
@@ -49,7 +49,7 @@ class ModuleTask(Task):
 
     spec: Spec
     notes: List[str]
-    flags: _run.Flags
+    flags: _settings.Flags
     module: torch.nn.Module
     device: torch.device
     _callbacks: List["Callback"]
@@ -77,8 +77,10 @@ class ModuleTask(Task):
                 with Trace(self._ctx) as trace:
                     runner.call(args, kwargs)
                     torch.cuda.synchronize(self.device)
-        finally:
             runner.restore()
+        except BaseException:
+            runner.restore()
+            raise
         try:
             return trace.text()
         finally:
@@ -200,10 +202,10 @@ def task_of(
     for label, leaf in zip(subject.labels, subject.leaves):
         _data.dtype_of(leaf, f"input {label}")
     task = ModuleTask(ctx, name or type(module).__name__)
-    task.module, task.device, task.notes, task.flags = module, subject.device, [], _run.Flags.current()
+    task.module, task.device, task.notes, task.flags = module, subject.device, [], _settings.Flags.current()
     task._callbacks, task._leaves = [], subject.leaves
     runner: Optional[_run.Runner] = None
-    settings = _run.Settings(subject.device)
+    settings = _settings.Settings(subject.device)
     try:
         runner = _run.Runner(subject.module, guard=True)
         with torch.random.fork_rng(devices=devices_of(subject.device)):
@@ -221,19 +223,54 @@ def task_of(
             baselines = ON_CUDA if subject.device.type == "cuda" else ()
         _add_baselines(task, subject, ctx, baselines)
     except BaseException as e:
-        settings.restore()  # KeyboardInterrupt may have come where something was being put back
-        if runner is not None:
-            runner.restore()
-        task.close()
+        try:  # KeyboardInterrupt may have come where something was being put back
+            settings.restore()
+            if runner is not None:
+                runner.restore()
+        finally:
+            task.close()
         if too_large(e) and not isinstance(e, StitchError):
             raise out_of_memory(subject.device, e) from e
         raise
     return task
 
 
-def _may_use_tf32(flags: _run.Flags, operators: Any) -> bool:
+def _may_use_tf32(flags: _settings.Flags, operators: Any) -> bool:
     """Whether PyTorch computes some of it in TF32 as it is set now."""
     return flags.tf32 or (flags.cudnn_tf32 and bool(operators & {"convolution", "_cudnn_rnn", "cudnn_convolution"}))
+
+
+def _try_out(
+    task: Any, subject: Subject, runner: _run.Runner, kept: Sequence[bool]
+) -> Tuple[List[torch.Tensor], _run.Watch]:
+    """A run, and others that show whether it tells what the module computes. kept: inputs whose contents are not to be
+    changed, for they may be anything else's index."""
+    record, generators = _run.Record(), _run.other_generators()
+    outputs, watch, subject.results = subject.call(runner, subject.leaves, record.draw)
+    if not outputs:
+        raise InvalidError("forward gives no tensor")
+    for where, out in zip(subject.names, outputs):
+        if out.device.type not in ("cpu", "cuda"):
+            raise UnsupportedError(f"output {where or 'y'} is on the device {out.device}")
+    # Numbers of other generators than PyTorch's may be the same once or twice.
+    for _ in range(1 if _run.other_generators() == generators else 8):
+        again, _, results = subject.call(runner, subject.leaves, record.again, fill=True)
+        if not _tree.same(results, subject.results) or not reproduced(outputs, again):
+            raise UnsupportedError(
+                "forward gives other results for the same inputs: from random numbers that are not PyTorch's, memory that "
+                "it did not write, or state that lies neither in the module's attributes nor in lists and dicts there"
+            )
+    if watch.dynamic:
+        task.notes.append(
+            f"{watch.dynamic} gives shapes that depend on values; the task has those that were seen, which other inputs "
+            "may not give"
+        )
+    for _ in range(4 if watch.dynamic else 1):
+        others = [leaf if keep else _data.another(leaf) for leaf, keep in zip(subject.leaves, kept)]
+        again, _, results = subject.call(runner, others)
+        if shapes_of(again) != shapes_of(outputs) or not _tree.same(results, subject.results):
+            raise UnsupportedError("the shapes or numbers that forward gives depend on the values of its inputs")
+    return outputs, watch
 
 
 def _fill(
@@ -248,33 +285,8 @@ def _fill(
     constructor: Optional[Constructor],
 ) -> Tuple[Set[str], List[torch.Tensor], str]:
     """Tensors, data and reference. The operators and outputs of a run, and a description."""
-    record, generators = _run.Record(), _run.other_generators()
-    outputs, watch, subject.results = subject.call(runner, subject.leaves, record.draw)
-    if not outputs:
-        raise InvalidError("forward gives no tensor")
-    for where, out in zip(subject.names, outputs):
-        if out.device.type not in ("cpu", "cuda"):
-            raise UnsupportedError(f"output {where or 'y'} is on the device {out.device}")
-    # Where it draws numbers that are not PyTorch's they may be the same once or twice.
-    for _ in range(1 if _run.other_generators() == generators else 8):
-        again, _, results = subject.call(runner, subject.leaves, record.again, fill=True)
-        if not _tree.same(results, subject.results) or not reproduced(outputs, again):
-            raise UnsupportedError(
-                "forward gives other results for the same inputs: from random numbers that are not PyTorch's, memory that "
-                "it did not write, or state that lies neither in the module's attributes nor in lists and dicts there"
-            )
-    if watch.dynamic:
-        task.notes.append(
-            f"{watch.dynamic} gives shapes that depend on values; the task has those that were seen, which other inputs "
-            "may not give"
-        )
-    # What keeps its contents may be anything else's index: other contents could be out of range.
     kept = [dists.get(clean(label, dims)) == "data" for label in subject.labels]
-    for _ in range(4 if watch.dynamic else 1):
-        others = [leaf if keep else _data.another(leaf) for leaf, keep in zip(subject.leaves, kept)]
-        again, _, results = subject.call(runner, others)
-        if shapes_of(again) != shapes_of(outputs) or not _tree.same(results, subject.results):
-            raise UnsupportedError("the shapes or numbers that forward gives depend on the values of its inputs")
+    outputs, watch = _try_out(task, subject, runner, kept)
     # What is a parameter or buffer, too, has its name alone (recurrent layers keep a list of theirs).
     own = {id(t) for t in _run.weights(subject.module).values()}
     extra = {
