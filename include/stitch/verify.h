@@ -79,7 +79,7 @@ typedef struct stitch_verify_options {
     /** Bytes written between timed runs so that nothing is left in L2. 0: 2 x L2, at least 128 MiB; UINT64_MAX: no
      * flush. */
     uint64_t flush_bytes;
-    /** Wall time of timing; fewer iterations are made (at least 10) when it runs out; 0: 60 s. */
+    /** Wall time of timed runs, from the end of the warm-up; fewer are made (at least 10) when it runs out; 0: 60 s. */
     int64_t time_budget_ms;
     const stitch_op *ops; /**< host operators that the program may use */
     size_t op_count;

@@ -34,6 +34,7 @@ typedef struct verdict {
     char stage[20], message[2000], text[6000], *json, *feedback;
     int64_t runs, warmup, checked; /* timed runs, warm-up runs, runs of stage correct */
     size_t majors;
+    char findings[300]; /* their ids */
     char times[200];
 } verdict;
 
@@ -48,6 +49,7 @@ static stitch_verify_options options_of(const trick *t, bool twin)
     o.trials = 2;
     o.iterations = t->limit == LIMIT_TIME || t->limit == LIMIT_AFTER || t->outcome == NOT_FASTER ? 60 : 12;
     o.warmup = 2;
+    o.time_budget_ms = t->time_budget_ms;
     o.timeout_ms = twin ? 0 : t->timeout_ms;
     o.where = where;
     return o;
@@ -86,6 +88,8 @@ static void take_json(verdict *v)
     v->majors = 0;
     json_array_foreach(findings, i, f)
     {
+        size_t at = strlen(v->findings);
+        snprintf(v->findings + at, sizeof(v->findings) - at, "%s ", json_string_value(json_object_get(f, "id")));
         v->majors += strcmp(json_string_value(json_object_get(f, "severity")), "major") == 0;
         CHECK(*json_string_value(json_object_get(f, "evidence")));
         CHECK(*json_string_value(json_object_get(f, "advice")));
@@ -206,7 +210,7 @@ static void check_trick(const trick *t, const verdict *v, const verdict *twin, o
     bool early = device.simulated && t->sim_stage;
     int stage = early ? t->sim_stage : t->stage;
     const char *words = early ? t->sim_words : t->words, *at;
-    size_t len = 0;
+    size_t len = 0, twin_len = 0;
     bool good = false;
 
     switch (t->outcome) {
@@ -217,8 +221,10 @@ static void check_trick(const trick *t, const verdict *v, const verdict *twin, o
                  len && at ? at : v->message);
         break;
     case REPORTED:
-        at = found(v->json, words, &len);
-        good = !v->s.failed_stage && at && !v->majors;
+    case FLAGGED:
+        at = found(t->outcome == REPORTED ? v->findings : v->json, words, &len);
+        good = !v->s.failed_stage && at && !v->majors &&
+               !found(t->outcome == REPORTED ? twin->findings : twin->json, words, &twin_len);
         snprintf(o->caught, sizeof(o->caught), "reported: %.*s", (int)len, at ? at : "");
         break;
     case DEGENERATE:

@@ -16,7 +16,8 @@ typedef struct trick_task {
 /* What must happen to a trick. */
 enum {
     REJECTED,   /* at the stage, with the words */
-    REPORTED,   /* passes, but the report has the words: a minor finding */
+    REPORTED,   /* passes, with a minor finding that has this id; the twin has none */
+    FLAGGED,    /* passes, but the report has the words, and the twin's has not: what is odd is the task */
     DEGENERATE, /* the task is reported as degenerate, and nothing is won */
     NOT_FASTER, /* passes, but is not faster than its twin by more than a tenth */
     FIXED_RUNS, /* passes, and the number of timed runs is the one that was asked for */
@@ -48,8 +49,9 @@ typedef struct trick {
         LIMIT_TIME,    /* a few of the timed runs, */
         LIMIT_AFTER,   /* all runs until the end of timing since the module was loaded */
     } limit;
-    int timeout_ms; /* of the trick; 0: the default. Others on the device wait for it */
-    bool odd_twin;  /* the twin's task may be degenerate: it is the trick's */
+    int timeout_ms;     /* of the trick; 0: the default. Others on the device wait for it */
+    int time_budget_ms; /* for timing, of both; 0: the default */
+    bool odd_twin;      /* the twin's task may be degenerate: it is the trick's */
 } trick;
 
 extern const trick tricks[];

@@ -26,6 +26,7 @@ static enum {
     WRITES_WEIGHT,
     FAULT,
     HANG,
+    SLOW_AT_CALL,
     OFF_WHEN_CALLED_AGAIN,
     WRONG_WHEN_CALLED_AGAIN
 } behaviour;
@@ -57,7 +58,7 @@ static void run_candidate(void **params)
         w[3] += 1;
     if (behaviour == FAULT && call == at_call)
         fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (behaviour == HANG)
+    if (behaviour == HANG || (behaviour == SLOW_AT_CALL && call == at_call))
         fake.busy_until_ns = stitch__now_ns() + hang_ns;
 }
 
@@ -431,6 +432,19 @@ TEST(time_budget)
     CHECK_HAS(got.text, "its time budget of 50 ms was spent");
 }
 
+/* The budget is for timed runs: what a program does in its warm-up cannot make them fewer. */
+TEST(slow_in_warm_up)
+{
+    stitch_verify_options o = few();
+    need_context();
+    at_call = calls_before_timing();
+    behaviour = SLOW_AT_CALL;
+    hang_ns = 600000000;
+    o.time_budget_ms = 500;
+    CHECK_INT(verify(o).timed, 1);
+    CHECK_INT(json_integer_value(json_object_get(candidate_time(), "runs")), o.iterations);
+}
+
 /* Device memory runs out at every place in turn. */
 TEST(device_memory_runs_out)
 {
@@ -457,5 +471,5 @@ TEST_MAIN(RUN(a_right_candidate), RUN(order_of_timed_runs), RUN(wrong_in_one_tri
           RUN(changes_what_it_may_only_read), RUN(wrong_when_timed), RUN(not_the_same_bits),
           RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little),
           RUN(hangs_for_good), RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates),
-          RUN(a_baseline_in_parts), RUN(stops_where_asked), RUN(time_budget), RUN(device_memory_runs_out),
-          RUN(nothing_is_left))
+          RUN(a_baseline_in_parts), RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up),
+          RUN(device_memory_runs_out), RUN(nothing_is_left))
