@@ -45,8 +45,10 @@ typedef void (*stitch_stage_fn)(int stage, int status, int64_t done, int64_t tot
 
 /** Where the program runs while it is verified. @since 0.1.0 */
 typedef enum stitch_verify_where {
-    /** In a worker process, unless the device is simulated (which a program cannot harm), the program needs operators
-     * of the host, or there is no worker to be had: the report's notes say why then. */
+    /** In a worker process. In this one where the device is simulated (which a program cannot harm), and where there is
+     * no worker to be had and the program has passed the simulator (the report's notes say so then). What may run in
+     * this process only (operators of the host), or has not passed, is STITCH_E_UNSUPPORTED, or why there is no worker.
+     */
     STITCH_VERIFY_AUTO = 0,
     STITCH_VERIFY_HERE = 1,   /**< in this process: for programs that are trusted */
     STITCH_VERIFY_WORKER = 2, /**< in a worker process, or not at all */

@@ -260,6 +260,21 @@ int stitch__doc_parse(stitch_context *ctx, const json_t *root, const stitch__lim
     return stitch__parse_steps(&p, run, &run_at, &out->run);
 }
 
+static bool calls_host(const stitch__steps *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const stitch__step *s = &list->items[i];
+        if (s->kind == STITCH__STEP_OP || (s->kind == STITCH__STEP_REPEAT && calls_host(&s->u.repeat->steps)))
+            return true;
+    }
+    return false;
+}
+
+bool stitch__doc_calls_host(const stitch__doc *doc)
+{
+    return calls_host(&doc->prepare) || calls_host(&doc->run);
+}
+
 void stitch__doc_free(stitch__doc *doc)
 {
     stitch__arena_free(&doc->arena);

@@ -3,11 +3,18 @@
  * Comparison of outputs. Compiled by the library at run time, after convert.h. Every result is the same from run to run:
  * partial results are put together in a fixed order.
  */
+/* `integer` where both sides are int64, which doubles do not hold. */
+union stitch_element {
+    double real;
+    stitch_i64 integer;
+};
+
 struct stitch_comparison {
     stitch_u64 elements, mismatches, first, last, worst, nan_got, nan_want, inf_got, inf_want, unwritten, unwritten_first, differ, not_finite;
     double max_abs, max_rel, sum_abs, sum_rel;
     stitch_u64 finite, rel_count;
-    double worst_key, worst_got, worst_want, first_got, first_want;
+    double worst_key;
+    stitch_element worst_got, worst_want, first_got, first_want;
 };
 
 #define NONE 0xffffffffffffffffull
@@ -21,7 +28,7 @@ static __device__ void clear(stitch_comparison *r)
     r->max_abs = r->max_rel = r->sum_abs = r->sum_rel = 0;
     r->finite = r->rel_count = 0;
     r->worst_key = -1;
-    r->worst_got = r->worst_want = r->first_got = r->first_want = 0;
+    r->worst_got.integer = r->worst_want.integer = r->first_got.integer = r->first_want.integer = 0;
 }
 
 static __device__ void merge(stitch_comparison *r, const stitch_comparison *o)
@@ -70,9 +77,32 @@ static __device__ stitch_u64 raw(const void *data, stitch_u64 i, int size)
     }
 }
 
-/* How far an element is from what is wanted, as a multiple of the tolerance; mismatches are above 1. */
-static __device__ void element(stitch_comparison *r, stitch_u64 i, double got, double want, double exact, double atol, double rtol)
+static __device__ bool are_i64(int got_dtype, int want_dtype)
 {
+    return got_dtype == DT_I64 && want_dtype == DT_I64;
+}
+
+static __device__ stitch_element load(const void *data, stitch_u64 i, int dtype, bool i64)
+{
+    stitch_element e;
+    if (i64)
+        e.integer = ((const stitch_i64 *)data)[i];
+    else
+        e.real = stitch_load(data, i, dtype);
+    return e;
+}
+
+/* Doubles cannot tell large neighbours of int64 apart. */
+static __device__ double distance(stitch_element got, stitch_element want)
+{
+    stitch_u64 g = (stitch_u64)got.integer, w = (stitch_u64)want.integer;
+    return (double)(got.integer > want.integer ? g - w : w - g);
+}
+
+/* How far an element is from what is wanted, as a multiple of the tolerance; mismatches are above 1. */
+static __device__ void element(stitch_comparison *r, stitch_u64 i, stitch_element g, stitch_element w, bool i64, double atol, double rtol)
+{
+    double got = i64 ? (double)g.integer : g.real, want = i64 ? (double)w.integer : w.real;
     bool got_nan = got != got, want_nan = want != want, got_inf = fabs(got) == INF, want_inf = fabs(want) == INF, bad;
     double key = 0;
     r->nan_got += got_nan;
@@ -84,7 +114,7 @@ static __device__ void element(stitch_comparison *r, stitch_u64 i, double got, d
         r->not_finite += bad;
         key = bad ? INF : 0;
     } else {
-        double error = exact > 0 ? exact : fabs(got - want), size = fabs(want), tolerance = atol + rtol * size;
+        double error = i64 ? distance(g, w) : fabs(got - want), size = fabs(want), tolerance = atol + rtol * size;
         bad = error > tolerance;
         key = error == 0 ? 0 : tolerance > 0 ? error / tolerance : 1e300;
         if (bad && key <= 1)
@@ -106,16 +136,16 @@ static __device__ void element(stitch_comparison *r, stitch_u64 i, double got, d
         r->mismatches++;
         if (r->first == NONE) {
             r->first = i;
-            r->first_got = got;
-            r->first_want = want;
+            r->first_got = g;
+            r->first_want = w;
         }
         r->last = i;
     }
     if (key > r->worst_key) {
         r->worst_key = key;
         r->worst = i;
-        r->worst_got = got;
-        r->worst_want = want;
+        r->worst_got = g;
+        r->worst_want = w;
     }
 }
 
@@ -138,23 +168,18 @@ extern "C" __global__ void stitch_compare(const void *got, int got_dtype, int go
     __shared__ stitch_comparison shared[256];
     stitch_comparison mine;
     stitch_u64 step = (stitch_u64)gridDim.x * blockDim.x;
+    bool i64 = are_i64(got_dtype, want_dtype);
     clear(&mine);
     for (stitch_u64 i = (stitch_u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
         stitch_u64 bits = raw(got, i, got_size);
-        double exact = 0;
         bool unwritten = bits == poison_a;
         if (again) {
             stitch_u64 bits_again = raw(again, i, got_size);
             unwritten = unwritten && bits_again == poison_b;
             mine.differ += !unwritten && bits != bits_again;
         }
-        /* Doubles cannot tell large neighbours of int64 apart. */
-        if (got_dtype == DT_I64 && want_dtype == DT_I64 && bits != raw(want, i, 8)) {
-            exact = fabs(stitch_load(got, i, got_dtype) - stitch_load(want, i, want_dtype));
-            exact = exact < 1 ? 1 : exact;
-        }
         stitch_u64 before = mine.mismatches;
-        element(&mine, i, stitch_load(got, i, got_dtype), stitch_load(want, i, want_dtype), exact, atol, rtol);
+        element(&mine, i, load(got, i, got_dtype, i64), load(want, i, want_dtype, i64), i64, atol, rtol);
         /* After a single run, the pattern is also what a right result may look like: -1 of integers. */
         if (unwritten && (again || mine.mismatches > before)) {
             mine.unwritten++;
@@ -189,11 +214,13 @@ extern "C" __global__ void stitch_locate(const void *got, int got_dtype, const v
                                          double atol, double rtol, stitch_shape shape, stitch_location *out)
 {
     stitch_u64 step = (stitch_u64)gridDim.x * blockDim.x;
+    bool i64 = are_i64(got_dtype, want_dtype);
     for (stitch_u64 i = (stitch_u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
         double g = stitch_load(got, i, got_dtype), w = stitch_load(want, i, want_dtype);
-        bool same = g == w || (g != g && w != w);
+        double error = i64 ? distance(load(got, i, got_dtype, true), load(want, i, want_dtype, true)) : fabs(g - w);
+        bool same = !i64 && (g == w || (g != g && w != w)); /* infinities, too, whose error is NaN */
         bool finite = fabs(g) < INF && fabs(w) < INF;
-        if (same || (finite && fabs(g - w) <= atol + rtol * fabs(w)))
+        if (same || (finite && error <= atol + rtol * fabs(w)))
             continue;
         stitch_u64 rest = i;
         for (stitch_u64 k = shape.rank; k-- > 0;) {

@@ -2,13 +2,19 @@
  *
  * Where the program under test runs: in this process, or in a worker.
  */
+#include "program/program.h"
 #include "verify/verify.h"
 
 bool stitch__wants_worker(const stitch__verify *v)
 {
     if (!v->dev || v->options.where == STITCH_VERIFY_HERE)
         return false;
-    return v->options.where == STITCH_VERIFY_WORKER || (!v->dev->info.simulated && !v->options.op_count);
+    return v->options.where == STITCH_VERIFY_WORKER || !v->dev->info.simulated;
+}
+
+bool stitch__needs_host(const stitch__verify *v, const stitch_program *program)
+{
+    return v->options.op_count && stitch__doc_calls_host(&program->doc);
 }
 
 static int open_here(stitch__verify *v, stitch_error **err)
@@ -130,12 +136,31 @@ uint64_t stitch__flush_bytes(const stitch__device *dev)
     return twice > least ? twice : least;
 }
 
-/* There is none, and the options leave it to us: the report says so. Once a worker has had the program there is no way
- * back: one that makes its worker fail must not get into this process by that. */
+/* There is none, and the options leave it to us. Once a worker has had the program there is no way back: one that makes
+ * its worker fail must not get into this process by that. */
 static bool can_do_without(const stitch__verify *v, int rc)
 {
     return v->options.where == STITCH_VERIFY_AUTO && !v->report->isolated &&
            (rc == STITCH_E_UNSUPPORTED || rc == STITCH_E_NOT_FOUND || rc == STITCH_E_IO);
+}
+
+/* What the simulator found nothing in may run in this process, and the report says so; nothing else may, unless the
+ * host says that it trusts it. */
+static int do_without(stitch__verify *v, int rc, const stitch_error *why, stitch_error **err)
+{
+    const char *text = why ? stitch_error_message(why) : stitch_status_text(rc);
+
+    if (v->report->stages[STITCH_STAGE_SIMULATE].status != STITCH_STAGE_PASSED)
+        return stitch__err(v->ctx, err, rc,
+                           "there is no worker (%s), and the program has not passed the simulator: set "
+                           "stitch_verify_options.where to STITCH_VERIFY_HERE to run it in this process, if you trust "
+                           "it",
+                           text);
+    rc = stitch__report_note(v->report, err,
+                             "the program, which passed the simulator, ran in the host's process: there is no worker "
+                             "(%s)",
+                             text);
+    return rc ? rc : open_here(v, err);
 }
 
 int stitch__candidate_open(stitch__verify *v, stitch_error **err)
@@ -143,24 +168,17 @@ int stitch__candidate_open(stitch__verify *v, stitch_error **err)
     stitch_error *why = NULL;
     int rc;
 
-    if (v->options.where == STITCH_VERIFY_WORKER && v->options.op_count)
-        return stitch__err(v->ctx, err, STITCH_E_UNSUPPORTED,
-                           "operators of the host cannot be called in a worker: verify this program here "
-                           "(stitch_verify_options.where), if you trust it");
-    if (!stitch__wants_worker(v)) {
-        if (v->options.where == STITCH_VERIFY_AUTO && !v->dev->info.simulated)
-            (void)stitch__report_note(v->report, NULL,
-                                      "the program ran in the host's process, because it needs the host's operators");
+    if (!stitch__wants_worker(v))
         return open_here(v, err);
-    }
+    if (stitch__needs_host(v, v->program))
+        return stitch__err(v->ctx, err, STITCH_E_UNSUPPORTED,
+                           "the program calls operators of the host, which a worker cannot: set "
+                           "stitch_verify_options.where to STITCH_VERIFY_HERE to run it in this process, if you trust "
+                           "it");
     rc = open_worker(v, &why);
-    if (can_do_without(v, rc)) {
-        rc = stitch__report_note(v->report, err, "the program ran in the host's process: there is no worker (%s)",
-                                 why ? stitch_error_message(why) : stitch_status_text(rc));
-        stitch_error_free(why);
-        return rc ? rc : open_here(v, err);
-    }
-    if (rc)
+    if (can_do_without(v, rc))
+        rc = do_without(v, rc, why, err);
+    else if (rc)
         stitch__err_hand_on(err, &why);
     stitch_error_free(why);
     return rc;

@@ -158,6 +158,11 @@ static json_t *range_json(writer *w, const stitch__tensor_row *t, const stitch__
     return list;
 }
 
+static json_t *element(const stitch__tensor_row *t, stitch__element e)
+{
+    return stitch__holds_i64(t) ? json_integer(e.integer) : number(e.real);
+}
+
 static json_t *comparison_json(writer *w, const stitch_report *r, const stitch__trial_output *o)
 {
     const stitch__tensor_row *t = &r->tensors[o->tensor];
@@ -172,12 +177,12 @@ static json_t *comparison_json(writer *w, const stitch_report *r, const stitch__
     stitch__json_put(&w->failed, row, "mean_rel_error", number(c->rel_count ? c->sum_rel / (double)c->rel_count : 0));
     stitch__json_put(&w->failed, row, "worst_over_tolerance", number(c->worst_key < 0 ? 0 : c->worst_key));
     stitch__json_put(&w->failed, row, "worst_index", index_json(w, t, c->worst));
-    stitch__json_put(&w->failed, row, "worst_got", number(c->worst_got));
-    stitch__json_put(&w->failed, row, "worst_want", number(c->worst_want));
+    stitch__json_put(&w->failed, row, "worst_got", element(t, c->worst_got));
+    stitch__json_put(&w->failed, row, "worst_want", element(t, c->worst_want));
     if (c->mismatches) {
         stitch__json_put(&w->failed, row, "first_mismatch", index_json(w, t, c->first));
-        stitch__json_put(&w->failed, row, "first_got", number(c->first_got));
-        stitch__json_put(&w->failed, row, "first_want", number(c->first_want));
+        stitch__json_put(&w->failed, row, "first_got", element(t, c->first_got));
+        stitch__json_put(&w->failed, row, "first_want", element(t, c->first_want));
         stitch__json_put(&w->failed, row, "last_mismatch", index_json(w, t, c->last));
     }
     if (o->located)

@@ -44,6 +44,19 @@ static void put_place(stitch__buf *b, const stitch__tensor_row *t, const stitch_
     }
 }
 
+bool stitch__holds_i64(const stitch__tensor_row *t)
+{
+    return t->dtype == STITCH_DTYPE_I64 && t->want_dtype == STITCH_DTYPE_I64;
+}
+
+static void put_pair(stitch__buf *b, const stitch__tensor_row *t, stitch__element got, stitch__element want)
+{
+    if (stitch__holds_i64(t))
+        stitch__buf_printf(b, "%" PRId64 ", want %" PRId64, got.integer, want.integer);
+    else
+        stitch__buf_printf(b, "%.9g, want %.9g", got.real, want.real);
+}
+
 void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const stitch__trial_output *o)
 {
     const stitch__tensor_row *t = &r->tensors[o->tensor];
@@ -76,12 +89,14 @@ void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const s
         stitch__buf_printf(b, "; %" PRIu64 " are NaN where the reference has %" PRIu64, c->nan_got, c->nan_want);
     if (c->inf_got > c->inf_want)
         stitch__buf_printf(b, "; %" PRIu64 " are infinite where the reference has %" PRIu64, c->inf_got, c->inf_want);
-    stitch__buf_printf(b, "; first wrong %s = %.9g, want %.9g", first, c->first_got, c->first_want);
+    stitch__buf_printf(b, "; first wrong %s = ", first);
+    put_pair(b, t, c->first_got, c->first_want);
     if (c->mismatches > 1)
         stitch__buf_printf(b, "; last wrong %s", last);
     if (c->worst != c->first && c->worst != UINT64_MAX) {
         stitch__print_index(t, c->worst, worst, sizeof(worst));
-        stitch__buf_printf(b, "; worst %s = %.9g, want %.9g", worst, c->worst_got, c->worst_want);
+        stitch__buf_printf(b, "; worst %s = ", worst);
+        put_pair(b, t, c->worst_got, c->worst_want);
     }
     if (o->located)
         put_place(b, t, o);

@@ -335,7 +335,7 @@ static int simulate_beside(stitch__verify *v, stitch_error **err)
     if (!stitch__task_has_reduced(v->task) && !v->task->reduced)
         return stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED,
                                  "the task has no reduced dims to be simulated at", err);
-    if (v->options.op_count)
+    if (stitch__needs_host(v, v->program))
         return stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED,
                                  "the host's operators cannot be simulated", err);
     if (!s.scope.deadline_ns || s.scope.deadline_ns > until)

@@ -87,7 +87,7 @@ static int open_baseline(stitch__timer *t, stitch__side *s, const stitch__comput
     stitch_error *why = NULL;
     int rc;
 
-    if (v->worker && what->program && !what->output_dtype) {
+    if (v->worker && what->program && !what->output_dtype && !stitch__needs_host(v, what->program)) {
         rc = open_in_worker(t, s, what->program, &why);
         return rc ? drop_baseline(v, s, rc, &why, err) : STITCH_OK;
     }

@@ -22,6 +22,12 @@
 
 /* ---- compare.c --------------------------------------------------------------------------------------------------- */
 
+/* Of an output; `integer` where both sides are int64, which doubles do not hold. */
+typedef union stitch__element {
+    double real;
+    int64_t integer;
+} stitch__element;
+
 /* Made by compare.cu; the layouts must agree. Indices are UINT64_MAX where there is none. */
 typedef struct stitch__comparison {
     uint64_t elements, mismatches;
@@ -32,7 +38,8 @@ typedef struct stitch__comparison {
     double max_abs, max_rel, sum_abs,
         sum_rel; /* over elements that are finite on both sides; rel where |want| > atol */
     uint64_t finite, rel_count;
-    double worst_key, worst_got, worst_want, first_got, first_want;
+    double worst_key;
+    stitch__element worst_got, worst_want, first_got, first_want;
 } stitch__comparison;
 
 typedef struct stitch__comparator {
@@ -242,6 +249,8 @@ void stitch__report_fingerprint(stitch_report *r);
 const char *stitch__stage_status_name(int status);
 /* "y[3, 17]" */
 void stitch__print_index(const stitch__tensor_row *t, uint64_t index, char *out, size_t size);
+/* The elements of an output's comparison are integers. */
+bool stitch__holds_i64(const stitch__tensor_row *t);
 /* What is wrong with an output, in a line: "y: 5 of 1024 elements ..." */
 void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const stitch__trial_output *o);
 /* The first strict trial that failed; NULL if none did. */
@@ -357,6 +366,8 @@ int stitch__own_room(stitch__verify *v, stitch_error **err);
 uint64_t stitch__flush_bytes(const stitch__device *dev);
 /* Whether a worker is what the options ask for first. */
 bool stitch__wants_worker(const stitch__verify *v);
+/* Whether the program calls operators that the host gave: in this process, or not at all. */
+bool stitch__needs_host(const stitch__verify *v, const stitch_program *program);
 
 /* Stages: STITCH_OK when the report has the stage's result, another status when verification cannot go on. */
 int stitch__stage_validate(stitch__verify *v, stitch_error **err);

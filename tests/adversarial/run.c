@@ -249,6 +249,12 @@ static void check_trick(const trick *t, const verdict *v, const verdict *twin, o
     }
 }
 
+/* It shows only where programs are timed, and others on the device would show in that. */
+static bool wants_to_be_alone(const trick *t)
+{
+    return t->where == REAL || t->where == REAL_GUARDS;
+}
+
 static void play(const trick *t, outcome *o)
 {
     const trick_task *twin_task = t->twin_task ? t->twin_task : t->task;
@@ -260,13 +266,13 @@ static void play(const trick *t, outcome *o)
     snprintf(o->times, sizeof(o->times), "device %.1f s", (double)(stitch__now_ns() - start) / 1e9);
     start = stitch__now_ns();
     snprintf(o->device, sizeof(o->device), "%s", device.name);
-    if (device.simulated && t->where == REAL)
+    if (device.simulated && wants_to_be_alone(t))
         SKIP("its effect needs a real GPU");
     twin =
         judge(t, true, twin_task, t->twin_source ? t->twin_source : t->source, t->twin_plan ? t->twin_plan : t->plan);
     check_twin(t, &twin, o);
     add_times(o, "twin", &twin, start);
-    if (!device.simulated && t->where == GUARDS && !twin.s.isolated)
+    if (!device.simulated && (t->where == GUARDS || t->where == REAL_GUARDS) && !twin.s.isolated)
         SKIP("needs the guard pages that a worker has");
     if (o->status == OK) {
         source = with_limit(t, &twin);
@@ -424,12 +430,6 @@ static void print_row(row *r, size_t number, bool markdown)
     if (*o->times && o->status != SKIPPED)
         fprintf(markdown ? stderr : stdout, "# row %d: %s\n", t->row, o->times);
     fflush(stdout);
-}
-
-/* Others on the device would show in what it measures. */
-static bool wants_to_be_alone(const trick *t)
-{
-    return t->where == REAL;
 }
 
 /* Prints rows in their order, as soon as they and those before them are done. */

@@ -145,6 +145,11 @@ static const trick_task sums = {SUMS_DOC, SUMS("double", "s += x[i]"), SUMS("flo
     "__global__ void twice(const float *from, float *h, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; "      \
     "if (i < n) h[i] = 2 * from[i]; }\n" VECTOR_HEAD("k", "const float *h, ", "float") "y[i] = " RIGHT                 \
                                                                                        " + 0 * h[i];\n    }\n}\n"
+/* What prepare keeps of b. The program does not need it. */
+#define SHIFTED(kept)                                                                                                  \
+    "__global__ void twice(const float *from, float *h, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; "      \
+    "if (i < n) { h[i] = " kept "; } }\n" VECTOR_HEAD("k", "const float *h, ", "float") "y[i] = " RIGHT                \
+                                                                                        " + 0 * h[i];\n    }\n}\n"
 #define SLEEP(us)                                                                                                      \
     "long long until; asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(until)); until += " us "ll * 1000; "         \
     "for (long long now = 0; now < until;) asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(now)); "
@@ -255,6 +260,26 @@ const trick tricks[] = {
      .words = "changed its weight b",
      .sim_stage = SIMULATE,
      .sim_words = "changed its weight b"},
+    {.row = 6,
+     .name = "changes a weight in prepare",
+     .task = &vector,
+     .source = SHIFTED("from[i] + (i == 5 ? 1 : 0); *(float *)(from + i) = h[i]"),
+     .plan = PREPARED("b"),
+     .twin_source = SHIFTED("from[i] + (i == 5 ? 1 : 0)"),
+     .stage = STITCH_STAGE_PREPARE,
+     .words = "prepare changed weight b",
+     .sim_stage = SIMULATE,
+     .sim_words = "changed its weight b"},
+    {.row = 6,
+     .name = "changes a weight when it is timed, by so little that no output shows it",
+     .where = REAL,
+     .task = &vector,
+     .source = COUNTED("y[i] = " RIGHT "; if (*calls == LIMIT && i == 5) *(int *)(b + i) ^= 1;"),
+     .plan = COUNTED_PLAN,
+     .twin_source = COUNTED("y[i] = " RIGHT "; if (*calls < 0 && i == 5) *(int *)(b + i) ^= 1;"),
+     .stage = STITCH_STAGE_TIME,
+     .words = "changed its weight b while it was timed",
+     .limit = LIMIT_TIME},
     {.row = 7,
      .name = "leaves the output to be the input",
      .task = &identity,
@@ -327,6 +352,16 @@ const trick tricks[] = {
      .words = "wrote outside of its buffers",
      .sim_stage = SIMULATE,
      .sim_words = "past its end"},
+    {.row = 12,
+     .name = "writes past the end of its output when it is timed",
+     .where = REAL_GUARDS,
+     .task = &vector,
+     .source = COUNTED("y[i] = " RIGHT "; if (*calls == LIMIT && i == n - 1) y[n] = 0;"),
+     .plan = COUNTED_PLAN,
+     .twin_source = COUNTED("y[i] = " RIGHT "; if (*calls < 0 && i == n - 1) y[n] = 0;"),
+     .stage = STITCH_STAGE_TIME,
+     .words = "wrote outside of its buffers",
+     .limit = LIMIT_TIME},
     {.row = 13,
      .name = "half precision in a float32 task",
      .task = &product,

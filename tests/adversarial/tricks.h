@@ -26,9 +26,10 @@ enum {
 /* Where a trick can be shown. */
 enum {
     ANYWHERE,
-    REAL,   /* its effect is one of time: a real GPU only */
-    GUARDS, /* it writes where it may not: the simulator, and GPUs with guard pages in a worker */
-    WORKER, /* it costs the process its context: on a real GPU each row has a process of its own anyway */
+    REAL,        /* its effect is one of time: a real GPU only */
+    GUARDS,      /* it writes where it may not: the simulator, and GPUs with guard pages in a worker */
+    REAL_GUARDS, /* it does so when it is timed: GPUs with guard pages in a worker only */
+    WORKER,      /* it costs the process its context: on a real GPU each row has a process of its own anyway */
 };
 
 typedef struct trick {

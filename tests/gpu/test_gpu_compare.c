@@ -78,8 +78,8 @@ TEST(one_wrong_element)
         CHECK_INT(c.first, at);
         CHECK_INT(c.last, at);
         CHECK_INT(c.worst, at);
-        CHECK_NEAR(c.worst_got, at, 0);
-        CHECK_NEAR(c.worst_want, at + 0.5, 0);
+        CHECK_NEAR(c.worst_got.real, at, 0);
+        CHECK_NEAR(c.worst_want.real, at + 0.5, 0);
         CHECK_NEAR(c.max_abs, 0.5, 1e-12);
         CHECK_NEAR(c.sum_abs, 0.5, 1e-12);
         CHECK_NEAR(c.worst_key, 50, 1e-9);
@@ -176,6 +176,55 @@ TEST(large_integers)
     stitch__comparison c = compare(got, STITCH_DTYPE_I64, NULL, want, STITCH_DTYPE_I64, 2, 0, 0);
     CHECK_INT(c.mismatches, 1); /* the same as doubles */
     CHECK_INT(c.first, 0);
+    CHECK(c.first_got.integer == INT64_MAX - 1 && c.first_want.integer == INT64_MAX);
+    CHECK(c.worst_got.integer == INT64_MAX - 1 && c.worst_want.integer == INT64_MAX);
+    CHECK_NEAR(c.max_abs, 1, 0);
+}
+
+/* The ends of their range, and a tolerance that only some are within. */
+TEST(distances_of_large_integers)
+{
+    const int64_t top = INT64_C(1) << 60, got[] = {INT64_MIN, top + 3, top + 4, INT64_MAX, -5},
+                  want[] = {INT64_MAX, top, top, INT64_MAX, -5};
+    open_comparator();
+    stitch__comparison c = compare(got, STITCH_DTYPE_I64, NULL, want, STITCH_DTYPE_I64, 5, 3, 0);
+    CHECK_INT(c.mismatches, 2);
+    CHECK(c.first == 0 && c.last == 2 && c.worst == 0);
+    CHECK(c.worst_got.integer == INT64_MIN && c.worst_want.integer == INT64_MAX);
+    CHECK_NEAR(c.max_abs, 0x1p64, 0);
+}
+
+/* Where they are is found by the same rule. */
+TEST(places_of_large_integers)
+{
+    enum { ROWS = 8, COLUMNS = 16, COUNT = ROWS * COLUMNS };
+    int64_t got[COUNT], want[COUNT];
+    stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
+    stitch__location where;
+
+    open_comparator();
+    info.name = "y";
+    info.rank = 2;
+    info.shape[0] = ROWS;
+    info.shape[1] = COLUMNS;
+    info.elements = COUNT;
+    for (int i = 0; i < COUNT; i++)
+        got[i] = want[i] = (INT64_C(1) << 60) + i;
+    got[3 * COLUMNS + 5]++;
+    got[6 * COLUMNS + 9]--;
+    CUdeviceptr g = upload(got, sizeof(got)), w = upload(want, sizeof(want));
+    CHECK_OK(stitch__compare_locate(&comparator, NULL, NULL, &info, g, STITCH_DTYPE_I64, w, STITCH_DTYPE_I64, 0, 0,
+                                    &where, &err));
+    CHECK(where.low[0] == 3 && where.high[0] == 6 && where.low[1] == 5 && where.high[1] == 9);
+    uint64_t found = 0;
+    for (int i = 0; i < 64; i++)
+        found += where.stretch[i];
+    CHECK_INT(found, 2);
+    CHECK_OK(stitch__compare_locate(&comparator, NULL, NULL, &info, g, STITCH_DTYPE_I64, w, STITCH_DTYPE_I64, 1, 0,
+                                    &where, &err));
+    CHECK(where.low[0] > where.high[0]); /* all are within this tolerance */
+    stitch__mem_free(dev, g);
+    stitch__mem_free(dev, w);
 }
 
 TEST(the_same_twice)
@@ -249,4 +298,5 @@ TEST(hashes)
 }
 
 TEST_MAIN(RUN(equal_data), RUN(one_wrong_element), RUN(random_data_with_specials), RUN(poison_and_repeats),
-          RUN(large_integers), RUN(the_same_twice), RUN(hashes))
+          RUN(large_integers), RUN(distances_of_large_integers), RUN(places_of_large_integers), RUN(the_same_twice),
+          RUN(hashes))

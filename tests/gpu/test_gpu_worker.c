@@ -807,8 +807,10 @@ TEST(one_timing_at_a_time)
     CHECK_INT(system(command), 0);
 }
 
+/* The host offers an operator; the program does not call it, and goes wherever others go. */
 static stitch_report *verified(int where, int stage, int64_t timeout_ms, int want)
 {
+    static const stitch_op op = {.name = "custom"};
     stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
     stitch_task *t = vector_task();
     stitch_program *p = make_program(t, good);
@@ -817,6 +819,8 @@ static stitch_report *verified(int where, int stage, int64_t timeout_ms, int wan
     o.where = where;
     o.last_stage = stage;
     o.timeout_ms = timeout_ms;
+    o.ops = &op;
+    o.op_count = 1;
     int rc = stitch_verify_program(ctx, t, p, &o, &r, &err);
     if (rc != want)
         FAIL("status %d: %s", rc, stitch_error_message(err));
@@ -830,6 +834,7 @@ TEST(reports_how_outputs_came)
 {
     need_worker();
     stitch_report *r = verified(STITCH_VERIFY_WORKER, STITCH_STAGE_LOAD, 60000, STITCH_OK);
+    CHECK_HAS(json_string_value(report_at(r, "environment.program_ran")), "worker");
     const char *text = json_string_value(report_at(r, "environment.outputs"));
     printf("# outputs came %s\n", text);
     if (device.simulated)

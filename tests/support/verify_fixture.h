@@ -116,6 +116,7 @@ static stitch_verify_options quick(int trials, int iterations)
     o.iterations = iterations;
     o.seed = 7;
     o.flush_bytes = 1 << 20;
+    o.where = STITCH_VERIFY_HERE; /* a worker has no fake driver */
     return o;
 }
 

@@ -61,8 +61,8 @@ static void run_compare(void **params)
             r->last = i;
             if (r->first == UINT64_MAX) {
                 r->first = r->worst = i;
-                r->first_got = r->worst_got = got;
-                r->first_want = r->worst_want = want;
+                r->first_got.real = r->worst_got.real = got;
+                r->first_want.real = r->worst_want.real = want;
             }
         }
         if (isfinite(error)) {

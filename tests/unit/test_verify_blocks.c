@@ -40,6 +40,7 @@ static struct {
     int change_block, change_run; /* the output of a run of a timed block changes after it; negative: of none */
     int change_ahead;             /* of another block */
     bool change_hash;             /* its hash in place of the output itself */
+    bool writes_outside;          /* timed runs write outside of their buffers */
 } kept;
 
 stitch__candidate __real_stitch__runner_candidate(stitch__runner *r);
@@ -117,6 +118,14 @@ static int fetch(void *self, const stitch__scope *scope, int set, const CUdevice
     return STITCH_OK;
 }
 
+/* As a worker's guards would tell. */
+static int inspect(void *self, const stitch__scope *scope, int *code, stitch_error **why, stitch_error **e)
+{
+    if (kept.timing && kept.writes_outside)
+        *code = stitch__err(ctx, why, STITCH_E_VALIDATE, "it wrote outside of its buffers");
+    return STITCH_OK;
+}
+
 stitch__candidate __wrap_stitch__runner_candidate(stitch__runner *r)
 {
     kept.inner = __real_stitch__runner_candidate(r);
@@ -126,6 +135,7 @@ stitch__candidate __wrap_stitch__runner_candidate(stitch__runner *r)
     kept.ops.timed_run = timed_run;
     kept.ops.run_block = run_block;
     kept.ops.fetch = fetch;
+    kept.ops.inspect = inspect;
     return (stitch__candidate){&kept.ops, kept.inner.self};
 }
 
@@ -233,6 +243,15 @@ static int calls_before(void)
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+TEST(timed_runs_that_write_outside)
+{
+    need_context();
+    kept.writes_outside = true;
+    CHECK_INT(verify(options_of(20)).failed_stage, STITCH_STAGE_TIME);
+    CHECK_HAS(got.message, "wrote outside of its buffers");
+    CHECK_INT(got.s.timed, 0);
+}
 
 TEST(blocks_take_turns)
 {
@@ -594,7 +613,8 @@ TEST(host_memory_runs_out)
     free_metered(own, t);
 }
 
-TEST_MAIN(RUN(blocks_take_turns), RUN(any_number_of_runs), RUN(blocks_are_short), RUN(a_wrong_run),
-          RUN(an_output_that_changed), RUN(out_of_time), RUN(no_room), RUN(a_fault_in_a_block), RUN(runs_ahead),
-          RUN(the_same_verdict_as_alone), RUN(an_output_that_changed_ahead), RUN(a_deadline_that_others_used_up),
-          RUN(a_profile_that_waits_too_long), RUN(host_memory_runs_out), RUN(nothing_is_left))
+TEST_MAIN(RUN(timed_runs_that_write_outside), RUN(blocks_take_turns), RUN(any_number_of_runs), RUN(blocks_are_short),
+          RUN(a_wrong_run), RUN(an_output_that_changed), RUN(out_of_time), RUN(no_room), RUN(a_fault_in_a_block),
+          RUN(runs_ahead), RUN(the_same_verdict_as_alone), RUN(an_output_that_changed_ahead),
+          RUN(a_deadline_that_others_used_up), RUN(a_profile_that_waits_too_long), RUN(host_memory_runs_out),
+          RUN(nothing_is_left))

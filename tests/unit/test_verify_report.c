@@ -70,12 +70,40 @@ static void fail_correct(stitch_report *r)
     t->outputs[0].c.last = 31;
     t->outputs[0].c.worst = 31;
     t->outputs[0].c.worst_key = INFINITY;
-    t->outputs[0].c.first_got = 1.5;
-    t->outputs[0].c.first_want = 1.25;
-    t->outputs[0].c.worst_got = NAN;
-    t->outputs[0].c.worst_want = 2;
+    t->outputs[0].c.first_got.real = 1.5;
+    t->outputs[0].c.first_want.real = 1.25;
+    t->outputs[0].c.worst_got.real = NAN;
+    t->outputs[0].c.worst_want.real = 2;
     t->outputs[0].c.nan_got = 1;
     CHECK_OK(stitch__report_stage_set(r, STITCH_STAGE_CORRECT, STITCH_STAGE_FAILED, STITCH_E_VALIDATE, "wrong", &err));
+}
+
+/* int64 as it is: doubles do not hold it. */
+TEST(large_integers_are_not_rounded)
+{
+    stitch_report *r = make();
+    stitch__comparison *c = &r->trials[0].outputs[0].c;
+    json_t *root, *output;
+
+    fail_correct(r);
+    r->tensors[0].dtype = r->tensors[0].want_dtype = STITCH_DTYPE_I64;
+    c->nan_got = 0;
+    c->first_got.integer = INT64_MAX - 1;
+    c->first_want.integer = INT64_MAX;
+    c->worst_got.integer = INT64_MIN;
+    c->worst_want.integer = 9007199254740993;
+    CHECK_OK(stitch__report_finish(r, &err));
+    root = parse(r);
+    output = json_array_get(
+        json_object_get(json_array_get(json_object_get(json_object_get(root, "correct"), "trials"), 0), "outputs"), 0);
+    CHECK(json_integer_value(json_object_get(output, "first_got")) == INT64_MAX - 1);
+    CHECK(json_integer_value(json_object_get(output, "first_want")) == INT64_MAX);
+    CHECK(json_integer_value(json_object_get(output, "worst_got")) == INT64_MIN);
+    CHECK(json_integer_value(json_object_get(output, "worst_want")) == 9007199254740993);
+    json_decref(root);
+    CHECK_HAS(stitch_report_text(r), "first wrong y[1, 1] = 9223372036854775806, want 9223372036854775807");
+    CHECK_HAS(stitch_report_text(r), "worst y[3, 7] = -9223372036854775808, want 9007199254740993");
+    stitch_report_free(r);
 }
 
 TEST(stage_names)
@@ -304,5 +332,6 @@ TEST(options_are_checked)
     err = NULL;
 }
 
-TEST_MAIN(RUN(stage_names), RUN(percentiles), RUN(summary), RUN(json_has_everything), RUN(format_failure),
-          RUN(first_failure_stays), RUN(fingerprint_ignores_figures), RUN(options_are_checked))
+TEST_MAIN(RUN(large_integers_are_not_rounded), RUN(stage_names), RUN(percentiles), RUN(summary),
+          RUN(json_has_everything), RUN(format_failure), RUN(first_failure_stays), RUN(fingerprint_ignores_figures),
+          RUN(options_are_checked))

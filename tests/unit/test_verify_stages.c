@@ -24,6 +24,7 @@ static enum {
     NOTHING,
     WRITES_INPUT,
     WRITES_WEIGHT,
+    PREPARE_WRITES_WEIGHT,
     FAULT,
     HANG,
     SLOW_AT_CALL,
@@ -55,11 +56,18 @@ static void run_candidate(void **params)
     if (behaviour == WRITES_INPUT)
         x[3] += 1;
     if (behaviour == WRITES_WEIGHT && call == at_call)
-        w[3] += 1;
+        w[3] = nextafterf(w[3], INFINITY); /* no output shows it */
     if (behaviour == FAULT && call == at_call)
         fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
     if (behaviour == HANG || (behaviour == SLOW_AT_CALL && call == at_call))
         fake.busy_until_ns = stitch__now_ns() + hang_ns;
+}
+
+static void run_setup(void **params)
+{
+    memcpy(PTR(1), PTR(0), N * sizeof(float));
+    if (behaviour == PREPARE_WRITES_WEIGHT)
+        ((float *)PTR(0))[3] += 1;
 }
 
 static fake_kernel kernels[] = {
@@ -67,13 +75,14 @@ static fake_kernel kernels[] = {
     {"oracle", 4, NULL, run_oracle, 100, 0},
     {"baseline", 4, NULL, run_baseline, 40, 0},
     {"candidate", 4, NULL, run_candidate, 10, 0},
+    {"setup", 2, NULL, run_setup, 10, 0},
 };
 
 /* ---- fixture ----------------------------------------------------------------------------------------------------- */
 
 static void reset(void)
 {
-    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}, {8, 8, 8, 4}};
+    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}, {8, 8, 8, 4}, {8, 8}};
     reset_driver(kernels, sizes, STITCH__COUNT(kernels));
     behaviour = RIGHT;
     at_call = 0;
@@ -202,6 +211,29 @@ TEST(changes_what_it_may_only_read)
     behaviour = WRITES_WEIGHT;
     at_call = timing + 3;
     CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_TIME);
+    CHECK_HAS(got.message, "changed its weight w while it was timed");
+}
+
+/* In prepare, too. */
+TEST(prepare_changes_a_weight)
+{
+    static const char source[] = KERNEL("candidate", "float") "\nextern \"C\" __global__ void setup(const float *w, "
+                                                              "float *h) { h[threadIdx.x] = w[threadIdx.x]; }";
+    static const char plan[] =
+        "{\"stitch\":1,\"buffers\":{\"h\":{\"dtype\":\"f32\",\"shape\":[\"N\"]}},\"prepare\":[{\"kernel\":\"setup\","
+        "\"grid\":[1],\"block\":[64],\"args\":[\"w\",\"h\"]}],\"run\":[{\"kernel\":\"candidate\",\"grid\":[1],"
+        "\"block\":[64],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"}]}]}";
+    stitch_verify_options o = few();
+
+    need_context();
+    get_verdict(&o, task_with_baseline(ctx), program(ctx, source, plan));
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_NONE);
+    reset();
+    behaviour = PREPARE_WRITES_WEIGHT;
+    get_verdict(&o, task_with_baseline(ctx), program(ctx, source, plan));
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_PREPARE);
+    CHECK_HAS(got.message, "prepare changed weight w, which it may only read");
+    CHECK_INT(calls, 0);
 }
 
 TEST(wrong_when_timed)
@@ -445,6 +477,16 @@ TEST(slow_in_warm_up)
     CHECK_INT(json_integer_value(json_object_get(candidate_time(), "runs")), o.iterations);
 }
 
+/* Nothing but a worker, or the simulator's word, makes a stranger's program one that runs in this process. */
+TEST(no_worker_and_not_simulated)
+{
+    stitch_verify_options o = few();
+    need_context();
+    o.where = STITCH_VERIFY_AUTO;
+    get_failure(&o, task_with_baseline(ctx), candidate(ctx), STITCH_E_UNSUPPORTED, "STITCH_VERIFY_HERE");
+    CHECK_INT(calls, 0);
+}
+
 /* Device memory runs out at every place in turn. */
 TEST(device_memory_runs_out)
 {
@@ -468,8 +510,8 @@ TEST(device_memory_runs_out)
 }
 
 TEST_MAIN(RUN(a_right_candidate), RUN(order_of_timed_runs), RUN(wrong_in_one_trial), RUN(parts_not_written),
-          RUN(changes_what_it_may_only_read), RUN(wrong_when_timed), RUN(not_the_same_bits),
-          RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little),
-          RUN(hangs_for_good), RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates),
-          RUN(a_baseline_in_parts), RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up),
-          RUN(device_memory_runs_out), RUN(nothing_is_left))
+          RUN(changes_what_it_may_only_read), RUN(prepare_changes_a_weight), RUN(wrong_when_timed),
+          RUN(not_the_same_bits), RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates),
+          RUN(outlives_the_deadline_a_little), RUN(hangs_for_good), RUN(cancelled_anywhere),
+          RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(stops_where_asked), RUN(time_budget),
+          RUN(slow_in_warm_up), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out), RUN(nothing_is_left))

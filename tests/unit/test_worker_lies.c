@@ -476,9 +476,11 @@ TEST(it_starts_the_second_time)
     (void)rmdir(folder);
 }
 
-/* Where there is no worker the host's process may do, but not for a program that has been in a worker already. */
+/* Where there is no worker the host's process may do for what passed the simulator, but not for a program that has been
+ * in a worker already. */
 TEST(no_way_from_a_worker_into_this_process)
 {
+    static const stitch_op op = {.name = "custom"};
     stitch__verify v = {0};
 
     set_up();
@@ -492,10 +494,23 @@ TEST(no_way_from_a_worker_into_this_process)
     CHECK_OK(stitch__report_new(ctx, &v.report, &err));
     CHECK_OK(stitch__hash_warm(v.dev)); /* as PTX, as long as it is known to be simulated */
     v.dev->info.simulated = 0;          /* what is simulated needs no worker */
+    v.report->stages[STITCH_STAGE_SIMULATE].status = STITCH_STAGE_PASSED;
     v.report->isolated = true;
     CHECK_ERR(stitch__candidate_open(&v, &err), STITCH_E_NOT_FOUND, "no executable file");
     CHECK(!v.runner && !v.candidate.ops);
     v.report->isolated = false;
+    for (int status = STITCH_STAGE_NOT_RUN; status <= STITCH_STAGE_SKIPPED; status++) {
+        if (status == STITCH_STAGE_PASSED)
+            continue;
+        v.report->stages[STITCH_STAGE_SIMULATE].status = status;
+        CHECK_ERR(stitch__candidate_open(&v, &err), STITCH_E_NOT_FOUND, "STITCH_VERIFY_HERE");
+        v.options.ops = &op; /* which this program does not call */
+        v.options.op_count = 1;
+        CHECK_ERR(stitch__candidate_open(&v, &err), STITCH_E_NOT_FOUND, "no executable file");
+        v.options.op_count = 0;
+        CHECK(!v.runner && !v.candidate.ops);
+    }
+    v.report->stages[STITCH_STAGE_SIMULATE].status = STITCH_STAGE_PASSED;
     CHECK_OK(stitch__candidate_open(&v, &err));
     CHECK(v.runner != NULL && !v.report->isolated);
     v.dev->info.simulated = 1;
@@ -504,6 +519,42 @@ TEST(no_way_from_a_worker_into_this_process)
     stitch__device_leave(v.dev);
     tear_down();
     CHECK_INT(unsetenv("STITCH_WORKER"), 0);
+}
+
+/* The host's functions are the host's process's: only the host lets a program in that calls them. */
+TEST(a_program_with_operators)
+{
+#define OP "{\"op\":{\"name\":\"custom\",\"args\":[\"x\",\"y\"]}}"
+    static const char *const plans[] = {
+        "{\"stitch\":1,\"run\":[" OP "]}",
+        "{\"stitch\":1,\"run\":[{\"repeat\":{\"var\":\"i\",\"count\":2,\"steps\":[" OP "]}}]}",
+    };
+    static const stitch_op op = {.name = "custom"};
+
+    for (size_t i = 0; i < STITCH__COUNT(plans); i++) {
+        stitch__verify v = {.options = {.ops = &op, .op_count = 1}};
+        set_up();
+        stitch_program_free(program);
+        CHECK_OK(stitch_program_parse(ctx, "", plans[i], NULL, &program, &err));
+        v.ctx = ctx;
+        v.task = task;
+        v.program = program;
+        CHECK_OK(stitch__device_get(ctx, &v.dev, &err));
+        CHECK_OK(stitch__report_new(ctx, &v.report, &err));
+        v.report->stages[STITCH_STAGE_SIMULATE].status = STITCH_STAGE_PASSED;
+        v.dev->info.simulated = 0;
+        for (int where = STITCH_VERIFY_AUTO; where <= STITCH_VERIFY_WORKER; where++) {
+            v.options.where = where;
+            CHECK_INT(stitch__wants_worker(&v), where != STITCH_VERIFY_HERE);
+            if (where == STITCH_VERIFY_HERE)
+                continue;
+            CHECK_ERR(stitch__candidate_open(&v, &err), STITCH_E_UNSUPPORTED, "operators of the host");
+            CHECK(!v.runner && !v.worker && !v.report->isolated);
+        }
+        v.dev->info.simulated = 1;
+        stitch_report_free(v.report);
+        tear_down();
+    }
 }
 
 /* A worker that a stranger's program was in is for other strangers: the task's own programs never meet its leftovers.
@@ -724,7 +775,7 @@ TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_se
           RUN(it_closes_its_connection), RUN(messages_that_are_none), RUN(numbers_that_cannot_be),
           RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
           RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_ahead),
-          RUN(it_starts_the_second_time), RUN(no_way_from_a_worker_into_this_process),
+          RUN(it_starts_the_second_time), RUN(no_way_from_a_worker_into_this_process), RUN(a_program_with_operators),
           RUN(trusted_programs_get_clean_workers), RUN(profilers_serve_once), RUN(one_of_each_role_idles),
           RUN(signals_of_the_host), RUN(the_seed_stays_here), RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child),
           RUN(no_memory))
