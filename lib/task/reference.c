@@ -33,7 +33,7 @@ static int open_program(stitch__oracle *o, const stitch_op *ops, size_t op_count
      * candidate. */
     options.no_tuning = o->what->name == NULL;
     if (!rc)
-        rc = stitch_executor_new(o->task->ctx, o->what->program, &options, &o->executor, err);
+        rc = stitch_executor_new(o->dev->ctx, o->what->program, &options, &o->executor, err);
     if (rc)
         stitch__err_prefix(err, "program of %s: ", describe(o));
     return rc;

@@ -18,7 +18,7 @@ typedef struct stitch__yardstick {
 
 /* The least precise baseline that is not less precise than the task's policy. stitch_precision goes from F32 to F16 in
  * falling order; ANY is no precision. */
-static const stitch__compute *choose(const stitch_task *t)
+const stitch__compute *stitch__budget_baseline(const stitch_task *t)
 {
     const stitch__compute *best = NULL;
     for (size_t i = 0; i < t->baseline_count; i++) {
@@ -47,7 +47,7 @@ static int without(stitch__verify *v, int rc, stitch_error **why, stitch_error *
 
 int stitch__budget_open(stitch__verify *v, stitch_error **err)
 {
-    const stitch__compute *c = choose(v->task);
+    const stitch__compute *c = stitch__budget_baseline(v->task);
     stitch_error *why = NULL;
     int rc;
 

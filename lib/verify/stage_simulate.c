@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Stage simulate: one run under all of the simulator's checkers, in memory of its own; on a GPU it comes first, at the
- * task's reduced dims, on a simulated device of the same architecture.
+ * task's reduced dims, on a simulated device of the same architecture, and its results are compared there, too.
  */
 #include "verify/verify.h"
 
@@ -26,14 +26,14 @@ static const struct {
 #undef ROW
 };
 
-/* Under the checkers, a kernel that never ends is stopped by the verification's own deadline or cancellation. */
-static CUresult set_options(const simulation *s, uint32_t flags, bool keep_going)
+/* While this stage runs it, a kernel that never ends is stopped by the verification's own deadline or cancellation. */
+static CUresult set_options(const simulation *s, uint32_t flags, bool keep_going, bool limited)
 {
     stitch__sim_set_options_fn set;
     stitch__sim_options options = {.flags = flags,
                                    .keep_going = keep_going,
-                                   .cancel = keep_going ? s->scope.cancel : NULL,
-                                   .deadline_ns = keep_going ? s->scope.deadline_ns : 0};
+                                   .cancel = limited ? s->scope.cancel : NULL,
+                                   .deadline_ns = limited ? s->scope.deadline_ns : 0};
     memcpy(&set, &s->dev->drv->sim_set_options, sizeof(set));
     return set ? set(&options) : CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -210,7 +210,7 @@ static int simulate(simulation *s, int *code, stitch_error **why, stitch_error *
     if (rc)
         goto out;
     free_reports(s, take_reports(s)); /* of whatever ran before */
-    if (set_options(s, STITCH__SIM_CHECK_ALL, true) != CUDA_SUCCESS)
+    if (set_options(s, STITCH__SIM_CHECK_ALL, true, true) != CUDA_SUCCESS)
         rc = stitch__err(v->ctx, err, STITCH_E_UNSUPPORTED, "the simulated device does not take options");
     else
         rc = run_checked(s, hashes, code, why, err);
@@ -268,6 +268,14 @@ static int judge_findings(simulation *s, int code, stitch_error **why, stitch_er
     return rc ? rc : stitch__stage_judge(v, STITCH_STAGE_SIMULATE, code, why, err);
 }
 
+/* After the checkers found nothing: the results, where the device is there for this stage only. */
+static int try_results(simulation *s, stitch_error **err)
+{
+    if (set_options(s, STITCH__SIM_CHECK_BOUNDS, false, true) != CUDA_SUCCESS)
+        return stitch__err(s->v->ctx, err, STITCH_E_UNSUPPORTED, "the simulated device does not take options");
+    return stitch__reduced_try(s->v, s->dev, &s->scope, err);
+}
+
 static int run_entered(simulation *s, stitch_error **err)
 {
     stitch__verify *v = s->v;
@@ -282,8 +290,10 @@ static int run_entered(simulation *s, stitch_error **err)
     stitch_error_free(why);
     stitch__runner_close(s->runner); /* the stages that follow begin afresh */
     s->runner = NULL;
+    if (!rc && s->own && v->report->stages[STITCH_STAGE_SIMULATE].status == STITCH_STAGE_PASSED)
+        rc = try_results(s, err);
     /* What follows was checked: only what hardware finds as well. */
-    (void)set_options(s, v->report->failed_stage ? STITCH__SIM_CHECK_ALL : STITCH__SIM_CHECK_BOUNDS, false);
+    (void)set_options(s, v->report->failed_stage ? STITCH__SIM_CHECK_ALL : STITCH__SIM_CHECK_BOUNDS, false, false);
     return rc;
 }
 

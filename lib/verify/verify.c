@@ -157,7 +157,7 @@ static void describe_data(const stitch__verify *v, size_t i, char *out, size_t s
         stitch__dist_print(&t->tensors[i].dist, out, size);
 }
 
-static int take_tensors(stitch__verify *v, stitch_error **err)
+int stitch__take_tensors(stitch__verify *v, stitch_error **err)
 {
     stitch_report *r = v->report;
 
@@ -244,7 +244,7 @@ static int take_head(stitch__verify *v, stitch_error **err)
     if (!rc)
         rc = stitch__report_set(r, &r->program_hash, stitch_program_hash(v->program), 64, err);
     if (!rc)
-        rc = take_tensors(v, err);
+        rc = stitch__take_tensors(v, err);
     if (!rc)
         rc = take_dims(v, err);
     if (!rc)

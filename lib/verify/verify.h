@@ -312,6 +312,8 @@ typedef struct stitch__verify {
 int stitch__stage_fail(stitch__verify *v, int stage, int code, stitch_error **why, stitch_error **err);
 int stitch__stage_end(stitch__verify *v, int stage, int status, const char *message, stitch_error **err);
 void stitch__stage_progress(stitch__verify *v, int stage, int64_t done, int64_t total);
+/* Fills in v->infos and what else follows from the task's current dims, and the report's rows. */
+int stitch__take_tensors(stitch__verify *v, stitch_error **err);
 /* After `rc` of such a call: ends the stage and returns STITCH_OK, or hands the error on. */
 int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why, stitch_error **err);
 /* stitch__gpu_lock_take(), counting what it takes. */
@@ -319,7 +321,9 @@ int stitch__share_or_time(stitch__verify *v, bool exclusive, stitch__gpu_lock *l
 
 /* budget.c: how wrong the task's own precision is. */
 #define STITCH__BUDGET_FACTOR 4.0
-/* Opens the baseline that serves as the measure, if the task has one; with the sets. */
+/* The baseline that serves as the measure; NULL: the task has none. */
+const stitch__compute *stitch__budget_baseline(const stitch_task *t);
+/* Opens it, if there is one; with the sets. */
 int stitch__budget_open(stitch__verify *v, stitch_error **err);
 void stitch__budget_close(stitch__verify *v);
 /* True if the measure has exactly the task's precision, so that trials beyond the declared inputs can decide. */
@@ -378,6 +382,11 @@ int stitch__stage_prepare(stitch__verify *v, stitch_error **err);
 int stitch__stage_correct(stitch__verify *v, stitch_error **err);
 int stitch__stage_time(stitch__verify *v, stitch_error **err);
 int stitch__stage_profile(stitch__verify *v, stitch_error **err);
+
+/* reduced.c: after stage simulate has passed, at the task's current dims and on its simulated device beside that of `v`
+ * (entered, and of a context of its own): a trial as in stage correct. It may end the stage anew: failed where a result
+ * is wrong, with a message where results cannot be judged. */
+int stitch__reduced_try(stitch__verify *v, stitch__device *dev, const stitch__scope *scope, stitch_error **err);
 
 /* ahead.c: runs of the candidate, and what they run on */
 /* How many can be made ahead of their turn; 0: none. */

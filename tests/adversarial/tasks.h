@@ -14,6 +14,7 @@
 #define VECTOR_DOC_OF(n, tolerance)                                                                                    \
     "\"name\":\"vector\",\"dims\":{\"N\":" n "},\"inputs\":[" TENSOR("x", "\"N\"") "],\"weights\":[" TENSOR(           \
         "a", "\"N\"") "," TENSOR("b", "\"N\"") "],\"outputs\":[" TENSOR("y", "\"N\"") "]," tolerance
+#define REDUCED_VECTOR_DOC(tolerance) "\"reduced_dims\":{\"N\":515}," VECTOR_DOC(tolerance)
 #define VECTOR_ARGS        "[\"x\",\"a\",\"b\",\"y\",{\"i32\":\"N\"}]"
 #define STEP(name, args)   "{\"kernel\":\"" name "\",\"grid\":[\"ceil_div(N,256)\"],\"block\":[256],\"args\":" args "}"
 #define ONE(name, args)    "{\"kernel\":\"" name "\",\"grid\":[1],\"block\":[1],\"args\":" args "}"

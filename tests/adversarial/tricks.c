@@ -16,6 +16,9 @@
 
 static const trick_task vector = {VECTOR_DOC(TOLERANCE("1e-4")), ORACLE("(double)a[i] * x[i] + b[i]"),
                                   VECTOR("y[i] = " RIGHT ";"), VECTOR_PLAN};
+/* The simulator takes other dims than the GPU. */
+static const trick_task two_sizes = {REDUCED_VECTOR_DOC(TOLERANCE("1e-4")), ORACLE("(double)a[i] * x[i] + b[i]"),
+                                     VECTOR("y[i] = " RIGHT ";"), VECTOR_PLAN};
 /* Inputs of 12 MiB: they would fit into L2, and reading them from there would show. */
 static const trick_task large_vector = {VECTOR_DOC_OF("1048576", TOLERANCE("1e-4")),
                                         ORACLE("(double)a[i] * x[i] + b[i]"), VECTOR("y[i] = " RIGHT ";"), VECTOR_PLAN};
@@ -440,6 +443,16 @@ const trick tricks[] = {
      .twin_source = VECTOR("if (i < n) y[i] = " RIGHT ";"),
      .stage = CORRECT,
      .words = "99 were never written"},
+    {.row = 16,
+     .name = "is right at the task's own size only",
+     .task = &two_sizes,
+     .source = VECTOR("y[i] = n == 4099 ? " RIGHT " : 0;"),
+     .plan = VECTOR_PLAN,
+     .twin_source = VECTOR("y[i] = n != 4098 ? " RIGHT " : 0;"),
+     .stage = SIMULATE,
+     .words = "at the task's reduced dims (N = 515): output y: 515 of 515 elements are wrong",
+     .sim_stage = CORRECT,
+     .sim_words = "515 of 515 elements are wrong"},
     {.row = 17,
      .name = "drops a branch that the declared inputs do not reach",
      .where = REAL,

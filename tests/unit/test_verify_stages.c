@@ -477,6 +477,143 @@ TEST(slow_in_warm_up)
     CHECK_INT(json_integer_value(json_object_get(candidate_time(), "runs")), o.iterations);
 }
 
+/* ---- the simulator beside the device ----------------------------------------------------------------------------- */
+
+static const char *message_of(int stage)
+{
+    return json_string_value(
+        json_object_get(json_array_get(json_object_get(got.json, "stages"), (size_t)stage - 1), "message"));
+}
+
+static const char *status_of(int stage)
+{
+    return json_string_value(
+        json_object_get(json_array_get(json_object_get(got.json, "stages"), (size_t)stage - 1), "status"));
+}
+
+/* N is 64, or 16; the sources are what the simulator runs. */
+#define OF_SIZE(name, out, body)                                                                                       \
+    "extern \"C\" __global__ void " name "(const float *x, const float *w, " out " *y, int n) "                        \
+    "{ int i = threadIdx.x; if (i < n) " body "; }"
+#define RIGHT_AT_BOTH OF_SIZE("candidate", "float", "y[i] = x[i] * w[i]")
+
+/* atol 0 and rtol: of the tolerance. */
+static void verify_two_sizes(const char *rtol, const char *source, const char *plan, stitch_reference_fn reference,
+                             stitch_reference_fn baseline)
+{
+    char head[600];
+    stitch_verify_options o = few();
+    stitch_task *t = NULL;
+
+    snprintf(
+        head, sizeof(head),
+        "{\"stitch_task\":1,\"name\":\"product\",\"dims\":{\"N\":64},\"reduced_dims\":{\"N\":16},\"inputs\":[{\"name\":"
+        "\"x\",\"dtype\":\"f32\",\"shape\":[\"N\"]}],\"weights\":[{\"name\":\"w\",\"dtype\":\"f32\",\"shape\":[\"N\"]}]"
+        ","
+        "\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[\"N\"]}],\"tolerance\":{\"atol\":0,\"rtol\":%s},"
+        "\"precision\":\"f32\"}",
+        rtol);
+    CHECK_OK(stitch_task_parse(ctx, head, NULL, &t, &err));
+    if (reference)
+        CHECK_OK(stitch_task_set_reference_fn(t, reference, NULL, 0, &err));
+    else
+        CHECK_OK(stitch_task_set_reference_program(
+            t, program(ctx, OF_SIZE("oracle", "double", "y[i] = (double)x[i] * w[i]"), PLAN("oracle")),
+            STITCH_DTYPE_F64, &err));
+    if (baseline)
+        CHECK_OK(stitch_task_add_baseline_fn(t, "host", STITCH_PRECISION_F32, baseline, NULL, &err));
+    else
+        CHECK_OK(stitch_task_add_baseline_program(
+            t, "eager", STITCH_PRECISION_F32,
+            program(ctx, OF_SIZE("baseline", "float", "y[i] = x[i] * w[i]"), PLAN("baseline")), &err));
+    get_verdict(&o, t, program(ctx, source, plan));
+}
+
+TEST(results_at_the_reduced_dims)
+{
+    static const char right[] = RIGHT_AT_BOTH,
+                      wrong[] = OF_SIZE("candidate", "float", "y[i] = n == 64 ? x[i] * w[i] : 0"),
+                      one[] = OF_SIZE("candidate", "float", "y[i] = x[i] * w[i] + (n == 16 && i == 11)"),
+                      silent[] = OF_SIZE("candidate", "float", "if (n == 64) y[i] = x[i] * w[i]"),
+                      partial[] = OF_SIZE("candidate", "float", "if (n == 64 || i) y[i] = x[i] * w[i]");
+
+    need_context();
+    verify_two_sizes("1e-5", right, PLAN("candidate"), NULL, NULL);
+    CHECK_STR(status_of(STITCH_STAGE_SIMULATE), "passed");
+    CHECK_STR(message_of(STITCH_STAGE_SIMULATE), "");
+    CHECK(got.s.timed);
+    CHECK_INT(got.s.elements, 3 * N); /* of the stages that follow only */
+    reset();
+    verify_two_sizes("1e-5", wrong, PLAN("candidate"), NULL, NULL);
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_SIMULATE);
+    CHECK_INT(got.s.status, STITCH_E_VALIDATE);
+    CHECK_HAS(got.message, "at the task's reduced dims (N = 16): output y: 16 of 16 elements are wrong");
+    CHECK_HAS(got.feedback, "at the task's reduced dims (N = 16)");
+    CHECK_INT(calls, 0); /* it did not come to the device */
+    verify_two_sizes("1e-5", one, PLAN("candidate"), NULL, NULL);
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_SIMULATE);
+    CHECK_HAS(got.message, "1 of 16 elements are wrong");
+    CHECK_HAS(got.message, "first wrong y[11]");
+    /* What makes nothing of these dims is not held against the program; to make a part of it is. */
+    verify_two_sizes("1e-5", silent, PLAN("candidate"), NULL, NULL);
+    CHECK_STR(status_of(STITCH_STAGE_SIMULATE), "skipped");
+    CHECK_HAS(message_of(STITCH_STAGE_SIMULATE), "writes nothing");
+    CHECK(got.s.timed);
+    verify_two_sizes("1e-5", partial, PLAN("candidate"), NULL, NULL);
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_SIMULATE);
+    CHECK_HAS(got.message, "never written");
+}
+
+/* A plan that the reduced dims do not fit is no failure. */
+TEST(a_plan_for_one_size)
+{
+    static const char plan[] = "{\"stitch\":1,\"run\":[{\"kernel\":\"candidate\",\"grid\":[\"N/64\"],\"block\":[64],"
+                               "\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"}]}]}";
+
+    need_context();
+    verify_two_sizes("1e-5", RIGHT_AT_BOTH, plan, NULL, NULL);
+    CHECK_STR(status_of(STITCH_STAGE_SIMULATE), "skipped");
+    CHECK_HAS(message_of(STITCH_STAGE_SIMULATE), "not simulated: ");
+    CHECK(got.s.timed);
+}
+
+/* Errors within the budget of the task's precision pass, as they do in stage correct. */
+TEST(the_budget_at_the_reduced_dims)
+{
+    need_context();
+    verify_two_sizes("0", RIGHT_AT_BOTH, PLAN("candidate"), NULL, NULL);
+    CHECK_STR(status_of(STITCH_STAGE_SIMULATE), "passed");
+    CHECK(got.s.timed);
+    reset();
+    verify_two_sizes("0", OF_SIZE("candidate", "float", "y[i] = x[i] * w[i] * 1.00001f"), PLAN("candidate"), NULL,
+                     NULL);
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_SIMULATE);
+}
+
+static int from_the_host(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
+{
+    multiply((float *)(uintptr_t)tensors[2].ptr, (const float *)(uintptr_t)tensors[0].ptr,
+             (const float *)(uintptr_t)tensors[1].ptr);
+    return 0;
+}
+
+/* The host's own computations know nothing of simulated addresses. */
+TEST(no_callbacks_for_simulated_memory)
+{
+    need_context();
+    verify_two_sizes("1e-5", RIGHT_AT_BOTH, PLAN("candidate"), from_the_host, NULL);
+    CHECK_STR(status_of(STITCH_STAGE_SIMULATE), "passed");
+    CHECK_HAS(message_of(STITCH_STAGE_SIMULATE), "the reference is no program");
+    CHECK(got.s.timed);
+    reset();
+    verify_two_sizes("1e-5", RIGHT_AT_BOTH, PLAN("candidate"), NULL, from_the_host);
+    CHECK_STR(status_of(STITCH_STAGE_SIMULATE), "passed");
+    CHECK_HAS(message_of(STITCH_STAGE_SIMULATE), "the error budget is measured by is no program");
+    CHECK(got.s.timed);
+}
+
+/* ---- places and limits ------------------------------------------------------------------------------------------- */
+
 /* Nothing but a worker, or the simulator's word, makes a stranger's program one that runs in this process. */
 TEST(no_worker_and_not_simulated)
 {
@@ -514,4 +651,6 @@ TEST_MAIN(RUN(a_right_candidate), RUN(order_of_timed_runs), RUN(wrong_in_one_tri
           RUN(not_the_same_bits), RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates),
           RUN(outlives_the_deadline_a_little), RUN(hangs_for_good), RUN(cancelled_anywhere),
           RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(stops_where_asked), RUN(time_budget),
-          RUN(slow_in_warm_up), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out), RUN(nothing_is_left))
+          RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims), RUN(a_plan_for_one_size),
+          RUN(the_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory), RUN(no_worker_and_not_simulated),
+          RUN(device_memory_runs_out), RUN(nothing_is_left))
