@@ -355,16 +355,36 @@ static json_t *clocks_json(writer *w, const stitch_report *r)
     return row;
 }
 
+/* The order of the runs, which blocks change. */
+#define METHOD(order)                                                                                                  \
+    "events on the stream around each whole run; " order "; before each run new input contents, poisoned outputs, "    \
+    "then flush_bytes written; outputs of checked runs compared with the reference"
+
+static const char *method(const stitch_report *r)
+{
+    return r->blocks.alone ? METHOD("candidate and main baseline in the order A B B A")
+                           : METHOD("candidate and main baseline in blocks of several runs, in the order A B B A; "
+                                    "blocks take turns with the addresses of inputs and outputs, and the outputs of "
+                                    "each run are kept until they are checked");
+}
+
+static json_t *blocks_json(writer *w, const stitch_report *r)
+{
+    const stitch__timed_blocks *b = &r->blocks;
+    json_t *row = json_object();
+    stitch__json_put(&w->failed, row, "count", integer(b->count));
+    stitch__json_put(&w->failed, row, "longest", integer(b->longest));
+    stitch__json_put(&w->failed, row, "input_places", json_integer(b->moved_inputs ? 2 : 1));
+    stitch__json_put(&w->failed, row, "output_places", json_integer(b->second_outputs ? 2 : 1));
+    stitch__json_put(&w->failed, row, "one_by_one", b->alone ? text(b->alone) : json_null());
+    return row;
+}
+
 static json_t *time_json(writer *w, const stitch_report *r)
 {
     json_t *time = json_object(), *list = json_array();
-    stitch__json_put(
-        &w->failed, time, "method",
-        text(
-            "events on the stream around each whole run; candidate and main baseline in the order A B B A; before each "
-            "run "
-            "new input contents, poisoned outputs, then flush_bytes written; outputs of checked runs compared with the "
-            "reference"));
+    stitch__json_put(&w->failed, time, "method", text(method(r)));
+    stitch__json_put(&w->failed, time, "blocks", blocks_json(w, r));
     stitch__json_put(&w->failed, time, "speedup", speedup_json(w, r));
     stitch__json_put(&w->failed, time, "lower_bound", bound_json(w, r));
     stitch__json_put(&w->failed, time, "clocks", clocks_json(w, r));

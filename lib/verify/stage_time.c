@@ -66,6 +66,34 @@ static size_t block_size(const stitch__timer *t, size_t sides, size_t first, siz
     return count ? count : 1;
 }
 
+/* Why the two that are compared are not put together, if they are not. */
+static const char *why_alone(const stitch__timer *t)
+{
+    const stitch__side *candidate = &t->sides[0],
+                       *baseline = t->side_count > 1 && !t->sides[1].broken ? &t->sides[1] : NULL;
+
+    if (!candidate->program.ops->run_block)
+        return "the program runs in the host's process, where nothing is gained by that";
+    if (!candidate->kept)
+        return "there is no room for the outputs of several runs of the program";
+    if (baseline && !baseline->program.ops)
+        return "the main baseline runs in the host's process";
+    if (baseline && !baseline->kept)
+        return "there is no room for the outputs of several runs of the main baseline";
+    return "there are too few runs, or they take too long";
+}
+
+static void note_block(stitch__timer *t, const stitch__block *b)
+{
+    stitch__timed_blocks *blocks = &t->v->report->blocks;
+
+    blocks->count++;
+    blocks->longest = b->count > blocks->longest ? b->count : blocks->longest;
+    blocks->moved_inputs |= stitch__block_moved(t, b);
+    blocks->second_outputs |= stitch__block_set(b) != 0;
+    blocks->alone = blocks->longest > 1 ? NULL : why_alone(t);
+}
+
 static void watch_clocks(stitch__timer *t)
 {
     stitch__clock_range *c = &t->v->report->clocks;
@@ -122,6 +150,7 @@ static int measure(stitch__timer *t, int *code, stitch_error **why, stitch_error
             watched = done + CLOCKS_EVERY;
         }
         rc = measure_block(t, &b, sides, code, why, err);
+        note_block(t, &b);
         done += b.count;
         stitch__stage_progress(v, STITCH_STAGE_TIME, (int64_t)done, (int64_t)total);
         if (out_of_time && done < total) {

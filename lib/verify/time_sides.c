@@ -290,6 +290,16 @@ uint64_t stitch__timer_seed(const stitch__timer *t, size_t iteration)
     return stitch__seed_derive(t->v->options.seed, STITCH__SEED_TIMED, iteration);
 }
 
+bool stitch__block_moved(const stitch__timer *t, const stitch__block *b)
+{
+    return b->count > 1 && t->can_move && b->number & 2;
+}
+
+int stitch__block_set(const stitch__block *b)
+{
+    return b->count > 1 && b->number & 4 ? 1 : 0;
+}
+
 /* The timed runs of a side in a block. */
 int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, int *code, stitch_error **why,
                      stitch_error **err)
@@ -308,10 +318,8 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
         run->flush_bytes = t->flush_bytes;
         run->draw = 1;
         run->seed = stitch__timer_seed(t, b->first + k);
-        if (b->count > 1) {
-            run->moved = t->can_move && b->number & 2;
-            run->set = b->number & 4 ? 1 : 0;
-        }
+        run->moved = stitch__block_moved(t, b);
+        run->set = stitch__block_set(b);
         block.runs[k].does = STITCH__RUN_TIMED | STITCH__RUN_KEPT;
         block.runs[k].key = b->keys[k];
     }

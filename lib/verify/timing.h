@@ -54,6 +54,9 @@ void stitch__timer_close(stitch__timer *t);
 /* Room for outputs of several runs, where that is worth something. Without it, a run is a block. */
 int stitch__side_room(stitch__timer *t, stitch__side *s, stitch_error **err);
 int stitch__side_warm_up(stitch__timer *t, stitch__side *s, int *code, stitch_error **why, stitch_error **err);
+/* Where the runs of a block find their inputs, and which set of outputs they write. */
+bool stitch__block_moved(const stitch__timer *t, const stitch__block *b);
+int stitch__block_set(const stitch__block *b);
 /* The timed runs of a side in a block. */
 int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, int *code, stitch_error **why,
                      stitch_error **err);

@@ -150,6 +150,13 @@ typedef struct stitch__bound {
     double us; /* the greater of memory_us and flops_us: a time below is refused */
 } stitch__bound;
 
+/* How timed runs were put together. */
+typedef struct stitch__timed_blocks {
+    size_t count, longest;             /* blocks of a side's runs in a row; runs of the longest */
+    bool moved_inputs, second_outputs; /* some had copies of the inputs, or the second set of outputs */
+    const char *alone;                 /* why no block has more than one run; NULL: some have */
+} stitch__timed_blocks;
+
 /* Clocks while the stage was measured, if they could be read. */
 typedef struct stitch__clock_range {
     size_t count;
@@ -213,7 +220,8 @@ struct stitch_report {
     stitch__timing *baselines;
     int warmup;
     uint64_t flush_bytes;
-    bool l2_reset;
+    bool l2_reset; /* of the verifier's own context */
+    stitch__timed_blocks blocks;
     double speedup_low, speedup_high; /* against the main baseline: 95 % interval */
     stitch__bound bound;
     stitch__clock_range clocks;

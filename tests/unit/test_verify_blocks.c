@@ -244,6 +244,42 @@ static int calls_before(void)
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
+static const json_t *in_blocks(const char *name)
+{
+    return json_object_get(json_object_get(json_object_get(got.json, "time"), "blocks"), name);
+}
+
+static const char *method(void)
+{
+    return json_string_value(json_object_get(json_object_get(got.json, "time"), "method"));
+}
+
+/* The report says how runs were put together, and why they were not. */
+TEST(the_report_has_the_blocks)
+{
+    need_context();
+    CHECK_INT(verify(options_of(100)).failed_stage, STITCH_STAGE_NONE);
+    CHECK_INT(json_integer_value(in_blocks("count")), (json_int_t)kept.block_count);
+    CHECK_INT(json_integer_value(in_blocks("longest")), 13);
+    CHECK_INT(json_integer_value(in_blocks("input_places")), 2);
+    CHECK_INT(json_integer_value(in_blocks("output_places")), 2);
+    CHECK(json_is_null(in_blocks("one_by_one")));
+    CHECK_HAS(method(), "in blocks of several runs");
+    reset();
+    kept.keep_status = STITCH_E_UNSUPPORTED;
+    CHECK_INT(verify(options_of(20)).failed_stage, STITCH_STAGE_NONE);
+    CHECK_INT(json_integer_value(in_blocks("count")), 20);
+    CHECK_INT(json_integer_value(in_blocks("longest")), 1);
+    CHECK_INT(json_integer_value(in_blocks("input_places")), 1);
+    CHECK_INT(json_integer_value(in_blocks("output_places")), 1);
+    CHECK_HAS(json_string_value(in_blocks("one_by_one")), "no room");
+    CHECK(!strstr(method(), "blocks"));
+    reset(); /* a baseline in this process */
+    stitch_verify_options o = options_of(20);
+    get_verdict(&o, task_with_reference(ctx), candidate(ctx));
+    CHECK_HAS(json_string_value(in_blocks("one_by_one")), "the main baseline runs in the host's process");
+}
+
 TEST(timed_runs_that_write_outside)
 {
     need_context();
@@ -613,8 +649,8 @@ TEST(host_memory_runs_out)
     free_metered(own, t);
 }
 
-TEST_MAIN(RUN(timed_runs_that_write_outside), RUN(blocks_take_turns), RUN(any_number_of_runs), RUN(blocks_are_short),
-          RUN(a_wrong_run), RUN(an_output_that_changed), RUN(out_of_time), RUN(no_room), RUN(a_fault_in_a_block),
-          RUN(runs_ahead), RUN(the_same_verdict_as_alone), RUN(an_output_that_changed_ahead),
-          RUN(a_deadline_that_others_used_up), RUN(a_profile_that_waits_too_long), RUN(host_memory_runs_out),
-          RUN(nothing_is_left))
+TEST_MAIN(RUN(the_report_has_the_blocks), RUN(timed_runs_that_write_outside), RUN(blocks_take_turns),
+          RUN(any_number_of_runs), RUN(blocks_are_short), RUN(a_wrong_run), RUN(an_output_that_changed),
+          RUN(out_of_time), RUN(no_room), RUN(a_fault_in_a_block), RUN(runs_ahead), RUN(the_same_verdict_as_alone),
+          RUN(an_output_that_changed_ahead), RUN(a_deadline_that_others_used_up), RUN(a_profile_that_waits_too_long),
+          RUN(host_memory_runs_out), RUN(nothing_is_left))
