@@ -56,7 +56,9 @@ typedef enum stitch_verify_where {
 
 /** Whether a program is checked by the simulator before it runs on a GPU. @since 0.1.0 */
 typedef enum stitch_verify_simulate {
-    STITCH_SIMULATE_AUTO = 0, /**< at the task's reduced dims, where it has them; takes up to 20 s */
+    /** At the task's reduced dims, where it has them; takes up to 20 s. Its results are compared, too, where the
+     * reference is a program. */
+    STITCH_SIMULATE_AUTO = 0,
     STITCH_SIMULATE_NEVER = 1,
 } stitch_verify_simulate;
 

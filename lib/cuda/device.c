@@ -87,6 +87,11 @@ static int64_t attribute(const stitch__device *dev, CUdevice_attribute which)
     return dev->drv->DeviceGetAttribute(&value, which, dev->ordinal) == CUDA_SUCCESS ? value : 0;
 }
 
+bool stitch__device_reaches_host(const stitch__device *dev)
+{
+    return !dev->info.simulated && attribute(dev, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
+}
+
 /* Which ordinal the context's device text means. */
 static int pick_ordinal(stitch__cuda *cuda, const char *text, CUdevice *ordinal, stitch_error **err)
 {

@@ -62,7 +62,7 @@ static int say_how_outputs_come(stitch__verify *v, stitch_error **err)
 
 static int open_worker(stitch__verify *v, stitch_error **err)
 {
-    char where[200];
+    char where[300];
     int rc = take_program(v, err);
 
     /* One that idled may have died meanwhile, which is not the program's doing: one more. */
@@ -73,7 +73,7 @@ static int open_worker(stitch__verify *v, stitch_error **err)
     }
     if (rc)
         return rc;
-    snprintf(where, sizeof(where), "%s (%.100s)", v->candidate.ops->where, stitch__worker_sandbox(v->worker));
+    snprintf(where, sizeof(where), "%s (%.255s)", v->candidate.ops->where, stitch__worker_sandbox(v->worker));
     rc = stitch__report_set(v->report, &v->report->where, where, sizeof(where), err);
     if (!rc)
         rc = say_how_outputs_come(v, err);

@@ -411,6 +411,7 @@ static json_t *environment_json(writer *w, const stitch_report *r)
     stitch__json_put(&w->failed, env, "device", text(r->device_name));
     stitch__json_put(&w->failed, env, "arch", text(r->device_arch));
     stitch__json_put(&w->failed, env, "simulated", json_boolean(r->simulated));
+    stitch__json_put(&w->failed, env, "reaches_host_memory", json_boolean(r->reaches_host));
     stitch__json_put(&w->failed, env, "driver", text(r->driver_version ? driver : ""));
     stitch__json_put(&w->failed, env, "nvrtc", text(r->nvrtc));
     stitch__json_put(&w->failed, env, "program_ran", r->where ? text(r->where) : json_null());

@@ -159,8 +159,11 @@ int stitch__stage_profile(stitch__verify *v, stitch_error **err)
     if (!rc)
         rc = profile(&p, &code, &why, &cause);
     stitch__gpu_lock_release(&lock);
-    stitch_free(unlocked);
     rc = end(v, rc, code, &why, &cause, err);
+    if (!rc && unlocked)
+        rc = stitch__report_note(
+            v->report, err, "while it was profiled, other verifications on this GPU were not kept away: %s", unlocked);
+    stitch_free(unlocked);
     stitch_error_free(why);
     stitch_error_free(cause);
     return rc;

@@ -224,6 +224,7 @@ static int take_device(stitch__verify *v, stitch_error **err)
         if (!rc)
             rc = stitch__report_set(r, &r->device_arch, v->dev->info.arch, 40, err);
         r->simulated = v->dev->info.simulated != 0;
+        r->reaches_host = stitch__device_reaches_host(v->dev);
         r->driver_version = v->dev->info.driver_version;
     }
     if (!rc && stitch__nvrtc_get(v->ctx, &nvrtc, NULL) == STITCH_OK)
@@ -259,6 +260,28 @@ static int take_head(stitch__verify *v, stitch_error **err)
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
 
+/* A value that is out of its range is named. */
+static int check_options(const stitch__verify *v, stitch_error **err)
+{
+    const stitch_verify_options *o = &v->options;
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } list[] = {{"trials", o->trials, 10000},
+                {"warmup", o->warmup, 1000000},
+                {"iterations", o->iterations, 1000000},
+                {"last_stage", o->last_stage, STITCH_STAGE_COUNT - 1},
+                {"where", o->where, STITCH_VERIFY_WORKER},
+                {"simulate", o->simulate, STITCH_SIMULATE_NEVER}};
+
+    for (size_t i = 0; i < STITCH__COUNT(list); i++)
+        if (list[i].value < 0 || list[i].value > list[i].most)
+            return stitch__err(v->ctx, err, STITCH_E_INVALID,
+                               "stitch_verify_options: %s is %" PRId64 "; it must be 0 to %" PRId64, list[i].name,
+                               list[i].value, list[i].most);
+    return STITCH_OK;
+}
+
 static int resolve_options(stitch__verify *v, const stitch_verify_options *options, stitch_error **err)
 {
     stitch_verify_options *o = &v->options;
@@ -266,13 +289,9 @@ static int resolve_options(stitch__verify *v, const stitch_verify_options *optio
 
     if (rc)
         return rc;
-    if (o->trials < 0 || o->warmup < 0 || o->iterations < 0 || o->last_stage < 0 ||
-        o->last_stage >= STITCH_STAGE_COUNT || o->where < STITCH_VERIFY_AUTO || o->where > STITCH_VERIFY_WORKER ||
-        o->simulate < STITCH_SIMULATE_AUTO || o->simulate > STITCH_SIMULATE_NEVER || o->trials > 10000 ||
-        o->warmup > 1000000 || o->iterations > 1000000)
-        return stitch__err(v->ctx, err, STITCH_E_INVALID,
-                           "stitch_verify_options: trials, warmup, iterations, last_stage, where or simulate is "
-                           "negative or too large");
+    rc = check_options(v, err);
+    if (rc)
+        return rc;
     rc = stitch__collect_options_make(v->ctx, o->profile, o->metrics, o->metric_count, "stitch_verify_options",
                                       &v->collect, err);
     if (rc)

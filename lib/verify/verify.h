@@ -189,6 +189,7 @@ struct stitch_report {
 
     char *device_name, *device_arch, *nvrtc;
     bool simulated;
+    bool reaches_host; /* device code can address the host memory of its process */
     int driver_version;
 
     char *findings; /* lines of validate or of the simulator; "" if none */

@@ -426,11 +426,6 @@ const char *stitch__worker_sandbox(const stitch__worker *w)
     return w->sandbox_text ? w->sandbox_text : "";
 }
 
-const char *stitch__worker_path(const stitch__worker *w)
-{
-    return w->path;
-}
-
 int stitch__worker_pid(const stitch__worker *w)
 {
     return (int)w->process.pid;

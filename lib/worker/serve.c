@@ -178,7 +178,7 @@ static void readable_folders(stitch__server *s, const stitch__request *q, stitch
 static int open_device(stitch__server *s, stitch_error **err)
 {
     stitch__device *dev;
-    int rc = stitch__device_get(s->ctx, &s->dev, err), least = 0, greatest = 0;
+    int rc = stitch__device_get(s->ctx, &s->dev, err);
 
     if (!rc)
         rc = stitch__device_enter(s->dev, err);
@@ -186,12 +186,7 @@ static int open_device(stitch__server *s, stitch_error **err)
         return rc;
     s->entered = true;
     dev = s->dev;
-    /* The caller's own work goes first where the device schedules by priority. */
-    if (dev->drv->StreamCreateWithPriority && dev->drv->CtxGetStreamPriorityRange &&
-        dev->drv->CtxGetStreamPriorityRange(&least, &greatest) == CUDA_SUCCESS)
-        STITCH__CU(dev->drv->StreamCreateWithPriority(&s->stream, CU_STREAM_NON_BLOCKING, least));
-    else
-        STITCH__CU(dev->drv->StreamCreate(&s->stream, CU_STREAM_NON_BLOCKING));
+    STITCH__CU(dev->drv->StreamCreate(&s->stream, CU_STREAM_NON_BLOCKING));
     /* The library's own kernels: compiled and loaded before anything of a stranger's is here. */
     rc = stitch__generate_warm(dev);
     if (!rc)
@@ -228,6 +223,8 @@ static int open_all(stitch__server *s, const stitch__request *q, stitch_error **
     /* The simulator knows the bounds of every buffer by itself. */
     if (!rc && !s->dev->info.simulated && !stitch__guards_enable(s->dev))
         stitch__buf_puts(&s->sandbox, s->sandbox.len ? ", no guarded memory" : "no guarded memory");
+    if (!rc && stitch__device_reaches_host(s->dev))
+        stitch__buf_puts(&s->sandbox, s->sandbox.len ? ", reaches host memory" : "reaches host memory");
     if (!rc && q->sandbox == STITCH__SANDBOX_LATE) {
         stitch__sandbox_files(folders.data ? folders.data : "", &s->sandbox);
         stitch__buf_puts(&s->sandbox, " (one thread)");

@@ -31,7 +31,6 @@ typedef enum stitch__worker_role {
 typedef struct stitch__worker_options {
     const char *executable; /* NULL: $STITCH_WORKER, else the one beside the library */
     bool no_sandbox;        /* for debugging a worker */
-    bool fresh;             /* not one that has run something already */
     int role;               /* stitch__worker_role */
 } stitch__worker_options;
 
@@ -59,7 +58,6 @@ void stitch__worker_release(stitch__worker *w, bool reusable);
 int stitch__worker_ping(stitch__worker *w, const stitch__scope *scope, stitch_error **err);
 /* What confines it: "landlock 5, seccomp, rlimits". Cleaned text of the worker. */
 const char *stitch__worker_sandbox(const stitch__worker *w);
-const char *stitch__worker_path(const stitch__worker *w);
 int stitch__worker_pid(const stitch__worker *w);
 /* Nothing can be asked of it any more. */
 bool stitch__worker_lost(const stitch__worker *w);

@@ -108,6 +108,7 @@ static CUresult fake_attribute(int *value, CUdevice_attribute a, CUdevice d)
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 49152; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 1 << 20; break;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: *value = 0; break;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS: *value = fake.reaches_host; break;
     default: *value = 1024; break;
     }
     return CUDA_SUCCESS;

@@ -30,6 +30,7 @@ typedef struct fake_driver {
     CUresult fault;        /* sticky: what every call returns from now on */
     int64_t busy_until_ns; /* monotonic clock: streams are not ready before */
     int blocked_calls;     /* calls that would have waited for a busy device */
+    bool reaches_host;     /* CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS */
     long allocations_left; /* device allocations that succeed; negative: all */
     int live;              /* allocations, streams, events, modules and graphs that exist */
     char log[4096];        /* a letter for each kernel that ran since it was last emptied: the kernel's first */

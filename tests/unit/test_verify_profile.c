@@ -283,5 +283,31 @@ TEST(host_memory_runs_out)
     free_metered(own, t);
 }
 
+/* Where no lock can be had the report says so of the profile, too. */
+TEST(nobody_is_kept_away)
+{
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_context *shared, *own = NULL;
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char *before = runtime ? strdup(runtime) : NULL;
+
+    need_context();
+    shared = ctx;
+    options.device = "cuda:0";
+    options.get_proc = fake_get_proc;
+    options.cache_dir = "";
+    CHECK_OK(stitch_context_new(&own, &options, &err));
+    ctx = with_cupti(own);
+    CHECK_INT(unsetenv("XDG_RUNTIME_DIR"), 0);
+    CHECK_INT(verify(profiled()).failed_stage, STITCH_STAGE_NONE);
+    CHECK_HAS(got.text, "note: other verifications on this GPU were not kept away");
+    CHECK_HAS(got.text, "while it was profiled, other verifications on this GPU were not kept away");
+    ctx = shared;
+    stitch_context_free(own);
+    if (before)
+        setenv("XDG_RUNTIME_DIR", before, 1);
+    free(before);
+}
+
 TEST_MAIN(RUN(busy_beside_wall_time), RUN(no_busy_time), RUN(records_that_cannot_be_right), RUN(a_fault_under_cupti),
-          RUN(a_region_while_somebody_times), RUN(host_memory_runs_out), RUN(nothing_is_left))
+          RUN(a_region_while_somebody_times), RUN(host_memory_runs_out), RUN(nobody_is_kept_away), RUN(nothing_is_left))

@@ -134,6 +134,21 @@ TEST(a_right_candidate)
     CHECK_NEAR(s.speedup, 4, 1e-3);
 }
 
+/* The report says whether the program could have addressed the process's own memory. */
+TEST(host_memory_within_reach)
+{
+    stitch_verify_options o = few();
+    need_context();
+    o.last_stage = STITCH_STAGE_COMPILE;
+    for (int reaches = 0; reaches < 2; reaches++) {
+        fake.reaches_host = reaches;
+        verify(o);
+        const json_t *value = json_object_get(json_object_get(got.json, "environment"), "reaches_host_memory");
+        CHECK(reaches ? json_is_true(value) : json_is_false(value));
+    }
+    fake.reaches_host = false;
+}
+
 TEST(order_of_timed_runs)
 {
     stitch_verify_options o = few();
@@ -438,6 +453,29 @@ TEST(a_baseline_in_parts)
     stitch_program_free(p);
 }
 
+/* One bad value, and the message names it. */
+TEST(options_out_of_range)
+{
+    stitch_verify_options list[8];
+    static const char *const names[] = {"trials is -1;",          "trials is 10001;",  "warmup is -2;",
+                                        "iterations is 1000001;", "last_stage is 99;", "where is 3;",
+                                        "simulate is 2;",         "simulate is -1;"};
+
+    need_context();
+    for (size_t i = 0; i < STITCH__COUNT(list); i++)
+        list[i] = few();
+    list[0].trials = -1;
+    list[1].trials = 10001;
+    list[2].warmup = -2;
+    list[3].iterations = 1000001;
+    list[4].last_stage = 99;
+    list[5].where = 3;
+    list[6].simulate = 2;
+    list[7].simulate = -1;
+    for (size_t i = 0; i < STITCH__COUNT(list); i++)
+        get_failure(&list[i], task_with_baseline(ctx), candidate(ctx), STITCH_E_INVALID, names[i]);
+}
+
 TEST(stops_where_asked)
 {
     stitch_verify_options o = few();
@@ -646,11 +684,11 @@ TEST(device_memory_runs_out)
     CHECK(n > 5 && n < 100);
 }
 
-TEST_MAIN(RUN(a_right_candidate), RUN(order_of_timed_runs), RUN(wrong_in_one_trial), RUN(parts_not_written),
-          RUN(changes_what_it_may_only_read), RUN(prepare_changes_a_weight), RUN(wrong_when_timed),
-          RUN(not_the_same_bits), RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates),
+TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(order_of_timed_runs), RUN(wrong_in_one_trial),
+          RUN(parts_not_written), RUN(changes_what_it_may_only_read), RUN(prepare_changes_a_weight),
+          RUN(wrong_when_timed), RUN(not_the_same_bits), RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates),
           RUN(outlives_the_deadline_a_little), RUN(hangs_for_good), RUN(cancelled_anywhere),
-          RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(stops_where_asked), RUN(time_budget),
-          RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims), RUN(a_plan_for_one_size),
-          RUN(the_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory), RUN(no_worker_and_not_simulated),
-          RUN(device_memory_runs_out), RUN(nothing_is_left))
+          RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(options_out_of_range),
+          RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims),
+          RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory),
+          RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out), RUN(nothing_is_left))
