@@ -250,6 +250,7 @@ def test_nothing_is_left_on_the_gpu():
         module, x = Late().cuda(), torch.randn(64, 2048, device="cuda")
         with torch.no_grad():
             module(x)  # cuBLAS takes its workspace
+
         def left():
             """Without cuBLAS's workspaces: it keeps one for each stream that it was used on."""
             torch.cuda.synchronize()
@@ -336,6 +337,49 @@ def test_weights_streams_and_fallbacks():
             again = bridge.load(path, module, ctx=ctx)
         with torch.no_grad():
             assert torch.allclose(again(x), module(x), atol=1e-4) and again.runs == 1
+
+
+def test_weights_in_lists():
+    """The short way follows them, too: every call but the one after a change goes it."""
+    with context() as ctx, torch.no_grad():
+        for case, names in ((cases.RECURRENT, ("weight_ih_l0",)), (cases.LISTED, ("one", "more"))):
+            module, (x,), fast = optimised(ctx, case)
+            leaves, quick, short = torch.utils._pytree.tree_leaves, fast._engine.quick, []
+            fast._engine.quick = lambda *given: short.append(quick(*given)) or short[-1]
+
+            def right():
+                got = [leaves(fast(x)) for _ in range(3)]
+                return all(torch.allclose(a, b, atol=2e-2) for one in got for a, b in zip(one, leaves(module(x))))
+
+            assert right() and [made is None for made in short[-2:]] == [False] * 2 and fast.runs == 3
+            for name in names:
+                if name == "more":
+                    module.more["a"][1] = module.more["a"][1] + 1
+                else:
+                    setattr(module, name, torch.nn.Parameter(getattr(module, name) * 3))
+                if name == "one":
+                    runs = fast.runs
+                    assert right() and fast.runs == runs  # forward still has the old one in the list
+                    module.used[0] = module.one
+                assert right() and [made is None for made in short[-2:]] == [False] * 2, name
+            module.cuda()  # recurrent layers make a new list
+            assert right() and fast.fallbacks == (3 if case is cases.LISTED else 0)
+            assert torch.allclose(leaves(fast(torch._neg_view(x)))[0], leaves(module(-x))[0], atol=2e-2)
+
+
+def test_forward_derivatives_and_transforms():
+    from torch.autograd import forward_ad
+
+    with context() as ctx, torch.no_grad():
+        module, (x,), fast = optimised(ctx, cases.MLP)
+        fast(x)
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, torch.ones_like(x))
+            got, want = (forward_ad.unpack_dual(f(dual)).tangent for f in (fast, module))
+            assert got is not None and torch.allclose(got, want, atol=1e-4)
+        many = torch.randn(3, *x.shape, device="cuda")
+        assert torch.allclose(torch.func.vmap(fast)(many), torch.func.vmap(module)(many), atol=1e-4)
+        assert torch.allclose(fast(x), module(x), atol=1e-4) and (fast.runs, fast.fallbacks) == (2, 2)
 
 
 def test_captured_in_a_graph():

@@ -218,6 +218,51 @@ extern "C" __global__ void add(const float *x, float *y, int n) { ROW(n) y[i] = 
 
 CASES = {"mlp": MLP, "norm": NORM, "several": SEVERAL, "words": WORDS, "noisy": NOISY, "closure": CLOSURE}
 
+# One step of a layer that has its parameters in a list, too.
+RECURRENT = Case(
+    lambda: (nn.RNN(4, 3, bias=False, batch_first=True), [torch.randn(16, 1, 4)]),
+    """
+extern "C" __global__ void k(const float *x, const float *w, float *y, float *h, int n)
+{
+    ROW(n)
+    float sum = 0;
+    for (int k = 0; k < 4; k++)
+        sum += x[i / 3 * 4 + k] * w[i % 3 * 4 + k];
+    y[i] = h[i] = tanhf(sum);
+}
+""",
+    {"run": [step("k", "B*3", "input", "weight_ih_l0", "y0", "y1", i32("B*3"))]},
+    ("tanhf(sum)", "sum"),
+    outputs=("y0", "y1"),
+)
+
+
+class Listed(nn.Module):
+    """A parameter in a second place, and a tensor in lists and dicts."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Parameter(torch.randn(7))
+        self.used = [self.one]
+        self.more = {"a": [torch.randn(7), torch.randn(7)]}
+
+    def forward(self, x):
+        return x * self.used[0] + self.more["a"][1]
+
+
+LISTED = Case(
+    lambda: (Listed(), [torch.randn(9, 7)]),
+    """
+extern "C" __global__ void k(const float *x, const float *a, const float *b, float *y, int n)
+{
+    ROW(n)
+    y[i] = x[i] * a[i % 7] + b[i % 7];
+}
+""",
+    {"run": [step("k", "B*7", "x", "one", "more.a.1", "y", i32("B*7"))]},
+    ("+ b[i % 7]", ""),
+)
+
 FILE = '''import torch
 import torch.nn as nn
 

@@ -275,58 +275,12 @@ def test_weights_that_are_replaced():
         assert torch.allclose(fast(x), module(x), atol=1e-5) and fast.runs == 3
 
 
-class Recurrent:
-    """One step of a layer that has its parameters in a list, too, and writes nothing into it by itself."""
-
-    source = cases.HEAD + """
-extern "C" __global__ void k(const float *x, const float *w, float *y, float *h, int n)
-{
-    ROW(n)
-    float sum = 0;
-    for (int k = 0; k < 4; k++)
-        sum += x[i / 3 * 4 + k] * w[i % 3 * 4 + k];
-    y[i] = h[i] = tanhf(sum);
-}
-"""
-    plan = {"stitch": 1, "run": [cases.step("k", "B*3", "input", "weight_ih_l0", "y0", "y1", {"i32": "B*3"})]}
-
-    @staticmethod
-    def make():
-        return torch.nn.RNN(4, 3, bias=False, batch_first=True), [torch.randn(16, 1, 4)]
-
-
-class Listed(torch.nn.Module):
-    """A parameter in a second place, and tensors in none of the tables."""
-
-    def __init__(self):
-        super().__init__()
-        self.one = torch.nn.Parameter(torch.randn(7))
-        self.used = [self.one]
-        self.more = {"a": [torch.randn(7), torch.randn(7)]}
-
-    def forward(self, x):
-        return x * self.used[0] + self.more["a"][1]
-
-
-class ListedCase:
-    source = cases.HEAD + """
-extern "C" __global__ void k(const float *x, const float *a, const float *b, float *y, int n)
-{
-    ROW(n)
-    y[i] = x[i] * a[i % 7] + b[i % 7];
-}
-"""
-    plan = {"stitch": 1, "run": [cases.step("k", "B*7", "x", "one", "more.a.1", "y", {"i32": "B*7"})]}
-
-    @staticmethod
-    def make():
-        return Listed(), [torch.randn(9, 7)]
-
-
 def test_weights_in_lists():
     """A parameter has one name in the task; where the module has it once more both places are looked at."""
     driver = sim.Driver()
-    module, (x,), fast = optimized(driver, Recurrent, reply(Recurrent), policy=stitch.Policy(max_attempts=1))
+    module, (x,), fast = optimized(
+        driver, cases.RECURRENT, reply(cases.RECURRENT), policy=stitch.Policy(max_attempts=1)
+    )
     assert list(fast._engine.spec.weights) == ["weight_ih_l0", "weight_hh_l0"]
     with torch.no_grad():
         assert torch.allclose(fast(x)[0], module(x)[0], atol=1e-5) and fast.runs == 1
@@ -336,7 +290,7 @@ def test_weights_in_lists():
         module.load_state_dict({name: value * 2 for name, value in module.state_dict().items()})
         assert torch.allclose(fast(x)[0], module(x)[0], atol=1e-5) and fast.runs == 3
 
-    module, (x,), fast = optimized(driver, ListedCase, reply(ListedCase), policy=stitch.Policy(max_attempts=1))
+    module, (x,), fast = optimized(driver, cases.LISTED, reply(cases.LISTED), policy=stitch.Policy(max_attempts=1))
     assert list(fast._engine.spec.weights) == ["one", "more.a.1"]
     asked, runs = [], 0
     fast._count, fast._engine.quick = 1, lambda form, *rest: asked.append(rest[1])
