@@ -535,6 +535,10 @@ static const char *status_of(int stage)
     "{ int i = threadIdx.x; if (i < n) " body "; }"
 #define RIGHT_AT_BOTH OF_SIZE("candidate", "float", "y[i] = x[i] * w[i]")
 
+#define EAGER OF_SIZE("baseline", "float", "y[i] = x[i] * w[i]")
+
+static const char *eager = EAGER;
+
 /* atol 0 and rtol: of the tolerance. */
 static void verify_two_sizes(const char *rtol, const char *source, const char *plan, stitch_reference_fn reference,
                              stitch_reference_fn baseline)
@@ -561,9 +565,8 @@ static void verify_two_sizes(const char *rtol, const char *source, const char *p
     if (baseline)
         CHECK_OK(stitch_task_add_baseline_fn(t, "host", STITCH_PRECISION_F32, baseline, NULL, &err));
     else
-        CHECK_OK(stitch_task_add_baseline_program(
-            t, "eager", STITCH_PRECISION_F32,
-            program(ctx, OF_SIZE("baseline", "float", "y[i] = x[i] * w[i]"), PLAN("baseline")), &err));
+        CHECK_OK(stitch_task_add_baseline_program(t, "eager", STITCH_PRECISION_F32,
+                                                  program(ctx, eager, PLAN("baseline")), &err));
     get_verdict(&o, t, program(ctx, source, plan));
 }
 
@@ -628,6 +631,20 @@ TEST(the_budget_at_the_reduced_dims)
     CHECK_INT(got.s.failed_stage, STITCH_STAGE_SIMULATE);
 }
 
+/* Where it cannot be measured there, errors beyond the tolerance are nothing to judge by. */
+TEST(no_budget_at_the_reduced_dims)
+{
+    need_context();
+    eager = OF_SIZE("baseline", "float",
+                    "{ unsigned t; asm volatile(\"vadd.u32.u32.u32 %0, %1, %1;\" : \"=r\"(t) : "
+                    "\"r\"(n)); y[i] = x[i] * w[i]; }");
+    verify_two_sizes("0", RIGHT_AT_BOTH, PLAN("candidate"), NULL, NULL);
+    eager = EAGER;
+    CHECK_STR(status_of(STITCH_STAGE_SIMULATE), "passed");
+    CHECK_HAS(message_of(STITCH_STAGE_SIMULATE), "cannot be simulated");
+    CHECK(got.s.timed);
+}
+
 static int from_the_host(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
 {
     multiply((float *)(uintptr_t)tensors[2].ptr, (const float *)(uintptr_t)tensors[0].ptr,
@@ -690,5 +707,6 @@ TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(order_of_ti
           RUN(outlives_the_deadline_a_little), RUN(hangs_for_good), RUN(cancelled_anywhere),
           RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(options_out_of_range),
           RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims),
-          RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory),
-          RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out), RUN(nothing_is_left))
+          RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims), RUN(no_budget_at_the_reduced_dims),
+          RUN(no_callbacks_for_simulated_memory), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out),
+          RUN(nothing_is_left))
