@@ -152,7 +152,7 @@ static const twin halves[] = {
     "    const int t = blockIdx.x * 256 + threadIdx.x;\n    float sum = 0;\n"                                          \
     "    " loops " {\n"                                                                                                \
     "        float4 v;\n"                                                                                              \
-    "        asm volatile(\"ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];\"\n"                                           \
+    "        asm volatile(\"ld.volatile.global.v4.f32 {%0, %1, %2, %3}, [%4];\"\n"                                     \
     "                     : \"=f\"(v.x), \"=f\"(v.y), \"=f\"(v.z), \"=f\"(v.w)\n"                                      \
     "                     : \"l\"(x + part * 262144 + (" lane ")));\n"                                                 \
     "        sum += v.x + v.y + v.z + v.w;\n    }\n"                                                                   \

@@ -177,6 +177,18 @@ class Hidden:
     count = 0
 
 
+def test_parameters_that_are_in_a_list_too():
+    """Recurrent layers keep one. Putting attributes back must not write to them, which would look like forward's doing."""
+    module, x = torch.nn.RNN(4, 3, batch_first=True), torch.randn(16, 1, 4)
+    runner = _run.Runner(module)
+    before = [p._version for p in module.parameters()]
+    for _ in range(3):
+        runner.call([x], {})
+        runner.restore()
+        runner.check()
+    assert [p._version for p in module.parameters()] == before and not runner.changed
+
+
 def test_modules_that_give_other_results_each_time():
     def counts(x, hidden=Hidden()):
         hidden.count += 1

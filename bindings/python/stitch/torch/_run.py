@@ -391,9 +391,13 @@ class Runner:
         self._versions = {name: _version(parameter) for name, parameter in self._parameters.items()}
         self._guarded: Dict[str, torch.Tensor] = {}
         with torch.no_grad():
+            # Parameters in lists (recurrent layers have one) are looked at as parameters, and never written.
+            known = {id(parameter) for parameter in self._parameters.values()}
             state = {**dict(module.named_buffers()), **attributes(module)}
             self._kept: Dict[str, List[Any]] = {
-                name: [t, t._version, t.detach().clone()] for name, t in state.items() if not t.is_inference()
+                name: [t, t._version, t.detach().clone()]
+                for name, t in state.items()
+                if not t.is_inference() and id(t) not in known
             }
             if guard:
                 try:
