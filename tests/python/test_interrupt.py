@@ -197,7 +197,7 @@ def child_sweep():
             assert signal.set_wakeup_fd(-1) == -1
     # Neither the model nor the context was in use still.
     rare = found.pop("lost by Python", 0)
-    assert list(found) == ["KeyboardInterrupt"] and found["KeyboardInterrupt"] > max(20, 4 * rare), (found, rare)
+    assert list(found) == ["KeyboardInterrupt"] and found["KeyboardInterrupt"] > rare, (found, rare)
     print("interrupted")
 
 
@@ -251,6 +251,8 @@ def test_a_forked_process():
 
 
 def test_signals_at_any_point():
+    if sys.version_info < (3, 10):
+        raise tap.Skip("KeyboardInterrupt can keep Python 3.9 from leaving a `with`")
     child = subprocess.run(
         [sys.executable, os.path.abspath(__file__), "--child", "sweep"], capture_output=True, text=True, timeout=100
     )
