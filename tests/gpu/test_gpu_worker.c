@@ -811,10 +811,16 @@ TEST(one_timing_at_a_time)
     CHECK_INT(system(command), 0);
 }
 
+static int never_called(stitch_stream stream, const stitch_op_arg *args, size_t count, const char *attrs,
+                        void *userdata)
+{
+    return STITCH_E_INTERNAL;
+}
+
 /* The host offers an operator; the program does not call it, and goes wherever others go. */
 static stitch_report *verified(int where, int stage, int64_t timeout_ms, int want)
 {
-    static const stitch_op op = {.name = "custom"};
+    static const stitch_op op = {.name = "custom", .fn = never_called};
     stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
     stitch_task *t = vector_task();
     stitch_program *p = make_program(t, good);
