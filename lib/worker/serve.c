@@ -296,7 +296,7 @@ int stitch__worker_main(const stitch__worker_hooks *hooks)
     (void)syscall(SYS_close_range, STITCH__WORKER_FD + 1, ~0u, 0);
 #endif
     stitch__sandbox_limits(&s.sandbox);
-    (void)setpriority(PRIO_PROCESS, 0, 5);
+    (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 5); /* the host goes first */
     rc = greet(&s);
     if (!rc && getenv(STITCH__WORKER_COUNTS))
         open_profiling(&s);
