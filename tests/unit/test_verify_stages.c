@@ -605,6 +605,28 @@ TEST(results_at_the_reduced_dims)
     CHECK_HAS(got.message, "never written");
 }
 
+/* It is the simulated device that a fault costs. */
+TEST(a_fault_at_the_reduced_dims)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void candidate(const float *x, const float *w, float *y, int n, const int *calls) "
+        "{ int i = threadIdx.x; if (i == 0 && ++*(int *)calls == 2) __trap(); if (i < n) y[i] = x[i] * w[i]; }";
+    static const char plan[] = "{\"stitch\":1,\"buffers\":{\"calls\":{\"dtype\":\"i32\",\"shape\":[1]}},\"prepare\":[{"
+                               "\"fill\":{\"buffer\":\"calls\","
+                               "\"value\":0}}],\"run\":[{\"kernel\":\"candidate\",\"grid\":[1],\"block\":[64],\"args\":"
+                               "[\"x\",\"w\",\"y\",{\"i32\":"
+                               "\"N\"},\"calls\"]}]}";
+
+    need_context();
+    verify_two_sizes("1e-5", source, plan, NULL, NULL);
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_SIMULATE);
+    CHECK_INT(got.s.status, STITCH_E_FAULT);
+    CHECK_HAS(got.message, "at the task's reduced dims (N = 16)");
+    reset();
+    verify_two_sizes("1e-5", RIGHT_AT_BOTH, PLAN("candidate"), NULL, NULL);
+    CHECK(got.s.timed);
+}
+
 /* A plan that the reduced dims do not fit is no failure. */
 TEST(a_plan_for_one_size)
 {
@@ -707,6 +729,6 @@ TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(order_of_ti
           RUN(outlives_the_deadline_a_little), RUN(hangs_for_good), RUN(cancelled_anywhere),
           RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(options_out_of_range),
           RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims),
-          RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims), RUN(no_budget_at_the_reduced_dims),
-          RUN(no_callbacks_for_simulated_memory), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out),
-          RUN(nothing_is_left))
+          RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims),
+          RUN(no_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory), RUN(no_worker_and_not_simulated),
+          RUN(device_memory_runs_out), RUN(nothing_is_left))
