@@ -66,12 +66,14 @@ typedef struct stitch_trace_options {
     size_t struct_size;
     uint32_t flags; /**< STITCH_TRACE_NO_* */
     uint32_t reserved;
-    uint64_t max_records; /**< what comes after so many is counted as dropped; 0: 1 Mi (about 130 MB) */
+    uint64_t max_records;        /**< what comes after so many is counted as dropped; 0: 1 Mi (about 130 MB) */
+    const stitch_cancel *cancel; /**< ends the wait of stitch_trace_end(); outlives the trace's recording */
+    int64_t timeout_ms;          /**< of that wait; 0: 1 min */
 } stitch_trace_options;
 
 #define STITCH_TRACE_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
-        sizeof(stitch_trace_options), 0, 0, 0                                                                          \
+        sizeof(stitch_trace_options), 0, 0, 0, NULL, 0                                                                 \
     }
 
 STITCH_API int stitch_trace_options_init(stitch_trace_options *options, size_t struct_size);
@@ -87,9 +89,10 @@ STITCH_API int stitch_trace_begin(stitch_context *ctx, const stitch_trace_option
                                   stitch_error **err);
 
 /**
- * Waits until the context's device has done its work (cuCtxSynchronize(): not while a stream is being captured, and for
- * as long as that work takes), stops recording and evaluates the records. May be called from another thread than
- * begin. On failure the trace has what was recorded; after STITCH_E_FAULT too. STITCH_E_STATE: it has ended already.
+ * Waits until the context's device has done its work, but not longer than stitch_trace_options.timeout_ms (with a
+ * driver older than 12.5 docs/trace.md has an exception), stops recording and evaluates the records. Not while a stream
+ * is being captured. May be called from another thread than begin. On failure the trace has ended and has what was
+ * recorded; after STITCH_E_FAULT, STITCH_E_TIMEOUT and STITCH_E_CANCELLED too. STITCH_E_STATE: it has ended already.
  * @since 0.1.0
  */
 STITCH_API int stitch_trace_end(stitch_trace *trace, stitch_error **err);

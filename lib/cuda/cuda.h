@@ -21,8 +21,8 @@ typedef struct stitch__driver {
 #include "cuda/driver_functions.def"
 #undef X
     /* The simulator's own entry points, typed in lib/sim/sim_ext.h; NULL on a real driver. */
-    void *sim_set_options, *sim_get_options, *sim_take_reports, *sim_free_reports, *sim_name_allocation, *sim_mark_memory,
-        *sim_find_device, *sim_gemm;
+    void *sim_set_options, *sim_get_options, *sim_take_reports, *sim_free_reports, *sim_name_allocation,
+        *sim_mark_memory, *sim_find_device, *sim_gemm;
 } stitch__driver;
 
 typedef struct stitch__nvrtc {
@@ -91,6 +91,13 @@ int stitch__cu_checkf(const stitch__device *dev, CUresult result, stitch_error *
 /* Waits for a stream with the scope's cancellation and deadline (polls; never blocks in the driver). */
 int stitch__stream_wait(stitch__device *dev, CUstream stream, const stitch__scope *scope, const char *what,
                         stitch_error **err);
+/* The same for all that the device's context has been given so far, on any stream. Not while a stream is captured. With
+ * a driver older than 12.5 streams that do not wait for the legacy one are waited for in the driver, without a limit.
+ */
+int stitch__context_wait(stitch__device *dev, const stitch__scope *scope, const char *what, stitch_error **err);
+/* Whether that is done within a second, or has failed: asked before what may block while the device works, where a
+ * deadline or a cancellation came before. */
+bool stitch__context_rests(stitch__device *dev);
 
 /* Device memory; `name` goes into error messages and into the simulator's reports. The device must be entered. */
 int stitch__mem_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out, stitch_error **err);

@@ -253,23 +253,20 @@ void stitch__device_leave(stitch__device *dev)
 
 /* ---- waiting ---- */
 
-enum { SPIN_NS = 50000, YIELD_NS = 300000, SLEEP_MIN_NS = 20000, SLEEP_MAX_NS = 1000000 };
+enum { SPIN_NS = 50000, YIELD_NS = 300000, SLEEP_MIN_NS = 20000, SLEEP_MAX_NS = 1000000, GRACE_MS = 1000 };
 
-int stitch__stream_wait(stitch__device *dev, CUstream stream, const stitch__scope *scope, const char *what,
-                        stitch_error **err)
+/* Asks for the event, or for the stream where that is NULL. The device is entered. */
+static int poll(const stitch__device *dev, CUevent event, CUstream stream, const stitch__scope *scope, const char *what,
+                stitch_error **err)
 {
     int64_t start = stitch__now_ns(), nap = SLEEP_MIN_NS;
-    int rc = stitch__device_enter(dev, err);
-    if (rc)
-        return rc;
     for (;;) {
-        CUresult result = dev->drv->StreamQuery(stream);
-        if (result != CUDA_ERROR_NOT_READY) {
-            rc = stitch__cu_check(dev, result, err, what);
-            break;
-        }
-        if (scope && (rc = stitch__scope_check(scope, what, err)) != STITCH_OK)
-            break;
+        CUresult result = event ? dev->drv->EventQuery(event) : dev->drv->StreamQuery(stream);
+        if (result != CUDA_ERROR_NOT_READY)
+            return stitch__cu_check(dev, result, err, what);
+        int rc = scope ? stitch__scope_check(scope, what, err) : STITCH_OK;
+        if (rc)
+            return rc;
         /* Short kernels are worth a busy wait; for long ones the CPU belongs to others. */
         int64_t waited = stitch__now_ns() - start;
         if (waited < SPIN_NS)
@@ -281,8 +278,51 @@ int stitch__stream_wait(stitch__device *dev, CUstream stream, const stitch__scop
         nanosleep(&(struct timespec){0, nap}, NULL);
         nap = nap * 2 < SLEEP_MAX_NS ? nap * 2 : SLEEP_MAX_NS;
     }
+}
+
+int stitch__stream_wait(stitch__device *dev, CUstream stream, const stitch__scope *scope, const char *what,
+                        stitch_error **err)
+{
+    int rc = stitch__device_enter(dev, err);
+    if (rc)
+        return rc;
+    rc = poll(dev, NULL, stream, scope, what, err);
     stitch__device_leave(dev);
     return rc;
+}
+
+/* The legacy stream waits for every stream of the context but those that were made not to wait for it. */
+static CUresult record_all(const stitch__device *dev, CUevent event)
+{
+    return dev->drv->CtxRecordEvent ? dev->drv->CtxRecordEvent(dev->context, event)
+                                    : dev->drv->EventRecord(event, CU_STREAM_LEGACY);
+}
+
+int stitch__context_wait(stitch__device *dev, const stitch__scope *scope, const char *what, stitch_error **err)
+{
+    const stitch__driver *drv = dev->drv;
+    CUevent event = NULL;
+    int rc = stitch__device_enter(dev, err);
+    if (rc)
+        return rc;
+    CUresult result = drv->EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = record_all(dev, event);
+    rc = stitch__cu_check(dev, result, err, what);
+    if (rc == STITCH_OK)
+        rc = poll(dev, event, NULL, scope, what, err);
+    if (rc == STITCH_OK && !drv->CtxRecordEvent)
+        rc = stitch__cu_check(dev, drv->CtxSynchronize(), err, what);
+    if (event)
+        drv->EventDestroy(event); /* at once, whether it has been reached or not */
+    stitch__device_leave(dev);
+    return rc;
+}
+
+bool stitch__context_rests(stitch__device *dev)
+{
+    const stitch__scope grace = stitch__scope_make(NULL, NULL, GRACE_MS);
+    return stitch__context_wait(dev, &grace, "the device", NULL) != STITCH_E_TIMEOUT;
 }
 
 /* ---- memory ---- */

@@ -94,7 +94,7 @@ static int trace_run(collector *c, bool plain, stitch_trace **out, int *stop, st
     rc = run_once(c, plain, stop, err);
     c->run_ns = stitch__now_ns() - start;
     if (!rc && !*stop)
-        rc = stitch_trace_end(*out, err);
+        rc = stitch__trace_end(*out, c->scope, err);
     if (!rc && !*stop && c->region->expected_count &&
         stitch__attribute(stitch__trace_timeline(*out), c->region->expected, c->region->expected_count, 1, &renamed) ==
             STITCH_OK)
@@ -264,7 +264,8 @@ static int count_launches(collector *c, const stitch__launches *l, stitch__count
                                         .extra = c->options->extra,
                                         .extra_count = c->options->extra_count,
                                         .max_kernels = l->counted + all, /* one too many is to be seen */
-                                        .repeats = true};
+                                        .repeats = true,
+                                        .scope = c->scope};
     bool *wanted = stitch__calloc(c->ctx, options.max_kernels, sizeof(*wanted));
     int rc;
 
@@ -344,7 +345,7 @@ static int take_counters(collector *c, int *stop, stitch_error **err)
 static int take_samples(collector *c, int *stop, stitch_error **err)
 {
     int64_t start;
-    int rc = stitch__sampling_open(c->ctx, c->dev, c->cupti, c->region->modules, c->region->module_count, 0,
+    int rc = stitch__sampling_open(c->ctx, c->dev, c->cupti, c->region->modules, c->region->module_count, 0, c->scope,
                                    &c->sampling, err);
 
     if (!rc)
@@ -388,7 +389,9 @@ int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scop
         {STITCH__PART_COUNTERS, "counters", take_counters, &f->no_counters},
     };
     stitch_error *why = NULL;
-    int stop = 0, opened = stitch__cupti_get(ctx, &c.cupti, &why), rc = STITCH_OK;
+    int stop = 0, opened = stitch__cupti_get(ctx, &c.cupti, &why);
+    /* CUPTI may wait for it in its own calls. */
+    int rc = opened ? STITCH_OK : stitch__context_wait(dev, scope, "the work before the profile", err);
 
     f->source = "cupti";
     for (size_t i = 0; !rc && !stop && i < STITCH__COUNT(parts); i++) {

@@ -8,6 +8,8 @@
  * - A subscription goes with it, though no callback is needed: without one, counters would replay kernels in the middle
  *   of another tool's trace, and nothing would say so.
  * - The context's launches alone are measured; counters of L2 and DRAM see other contexts' traffic too.
+ * - Stopping and disabling wait for the device. Where it does not get done with its work, both are left undone, and the
+ *   object stays, for CUPTI has memory of it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -31,16 +33,22 @@ struct stitch__counters {
     size_t max_kernels;
     bool repeats;
     bool *wanted; /* NULL: all */
+    const stitch__scope *scope;
     /* While they run. */
     bool running, claimed, started, complete, paused;
     bool failed; /* once: the plan is not kept */
+    bool left;   /* with CUPTI, for good */
     void *subscriber, *profiler;
     size_t data_size, passes_made;
     uint8_t *data;
     /* Afterwards. */
     size_t count, dropped;
     double *values; /* count times STITCH__METRICS and plan.extra_count */
+    struct stitch__counters *next;
 };
+
+/* Those that were left. */
+static _Atomic(stitch__counters *) abandoned;
 
 static int check(const stitch__counters *c, int result, const char *call, stitch_error **err)
 {
@@ -177,6 +185,7 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
     c->extra_count = options->extra_count;
     c->max_kernels = options->max_kernels;
     c->repeats = options->repeats;
+    c->scope = options->scope;
     int rc = keep_wanted(c, options->wanted, err);
     if (rc == STITCH_OK)
         rc = stitch__device_enter(dev, err);
@@ -206,7 +215,7 @@ static int make_image(stitch__counters *c, stitch_error **err)
     if (rc)
         return rc;
     c->data_size = s.data_size;
-    c->data = stitch__calloc(c->ctx, 1, s.data_size ? s.data_size : 1);
+    c->data = stitch__calloc(NULL, 1, s.data_size ? s.data_size : 1); /* not the context's: it may have to stay */
     if (!c->data)
         return stitch__err_nomem(c->ctx, err);
     stitch__cupti_data_init i = {STITCH__CUPTI_DATA_INIT_SIZE, NULL, c->profiler, c->data_size, c->data};
@@ -272,9 +281,16 @@ static int detach(stitch__counters *c, stitch_error **err)
     return rc;
 }
 
-/* As detach(), and others may use CUPTI. */
-static int release(stitch__counters *c, stitch_error **err)
+/* As detach(), and others may use CUPTI. rests: the device, as far as known; where it is not, it gets a second for
+ * that, and CUPTI is left if that was not enough. */
+static int release(stitch__counters *c, bool rests, stitch_error **err)
 {
+    if (!rests && c->profiler && !stitch__context_rests(c->dev)) {
+        c->left = true;
+        c->claimed = c->running = c->started = c->paused = false;
+        stitch__exclusive_leave(c->ctx);
+        return STITCH_OK;
+    }
     int rc = detach(c, err);
     if (c->claimed)
         stitch__exclusive_release();
@@ -343,10 +359,10 @@ int stitch__counters_start(stitch__counters *c, stitch_error **err)
         rc = begin(c, err);
         c->running = rc == STITCH_OK;
         if (rc)
-            release(c, NULL);
+            release(c, true, NULL);
         stitch__device_leave(c->dev);
     } else {
-        release(c, NULL);
+        release(c, true, NULL);
     }
     c->failed = c->failed || rc;
     return rc;
@@ -422,9 +438,9 @@ static int read_ranges(stitch__counters *c, stitch_error **err)
 static int end_pass(stitch__counters *c, stitch_error **err)
 {
     stitch__cupti_range_stop s = {STITCH__CUPTI_RANGE_STOP_SIZE, NULL, c->profiler};
-    int rc = stitch__cu_check(c->dev, c->dev->drv->CtxSynchronize(), err, "cuCtxSynchronize after counted kernels");
+    int rc = stitch__context_wait(c->dev, c->scope, "the counted work", err);
     if (rc)
-        return rc; /* detach() stops */
+        return rc; /* release() stops, if that can be done */
     c->started = false;
     rc = CALL(c, RangeProfilerStop, &s, err);
     c->complete = s.complete;
@@ -490,7 +506,7 @@ int stitch__counters_stop(stitch__counters *c, stitch_error **err)
     bool entered = rc == STITCH_OK;
     if (entered)
         rc = collect(c, err);
-    int gone = release(c, rc ? NULL : err);
+    int gone = release(c, rc == STITCH_OK, rc ? NULL : err);
     if (entered)
         stitch__device_leave(c->dev);
     rc = rc ? rc : gone;
@@ -533,24 +549,35 @@ const char *stitch__counters_missing(const stitch__counters *c)
     return c->plan.missing;
 }
 
+static void abandon(stitch__counters *c)
+{
+    c->next = atomic_load(&abandoned);
+    while (!atomic_compare_exchange_weak(&abandoned, &c->next, c))
+        ;
+}
+
 void stitch__counters_close(stitch__counters *c)
 {
     if (!c)
         return;
     if (c->running) {
         bool entered = stitch__device_enter(c->dev, NULL) == STITCH_OK;
-        release(c, NULL);
+        release(c, false, NULL);
         c->failed = true;
         if (entered)
             stitch__device_leave(c->dev);
+    }
+    stitch_free(c->wanted);
+    stitch_free(c->values);
+    stitch__arena_free(&c->arena);
+    if (c->left) {
+        abandon(c);
+        return;
     }
     if (c->failed)
         stitch__metric_plan_free(&c->plan);
     else
         stitch__metric_plan_keep(c->ctx, c->set, &c->plan);
     stitch_free(c->availability);
-    stitch_free(c->wanted);
-    stitch_free(c->values);
-    stitch__arena_free(&c->arena);
     stitch_free(c);
 }

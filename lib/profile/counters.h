@@ -17,12 +17,13 @@
 typedef struct stitch__counters stitch__counters;
 
 typedef struct stitch__counters_options {
-    int set;                  /* STITCH__METRIC_CHEAP or _FULL (which contains the cheap ones) */
-    const char *const *extra; /* CUPTI's names ("dram__bytes.sum.per_second"), collected besides; not kept */
-    size_t extra_count;       /* at most STITCH__FACTS_EXTRA */
-    size_t max_kernels;       /* launches, one at least. Those that come after are not measured; room takes time */
-    bool repeats;             /* the caller repeats the region (stitch__counters_again()) */
-    const bool *wanted;       /* max_kernels of them: launches whose values are read, which takes time; NULL: all */
+    int set;                    /* STITCH__METRIC_CHEAP or _FULL (which contains the cheap ones) */
+    const char *const *extra;   /* CUPTI's names ("dram__bytes.sum.per_second"), collected besides; not kept */
+    size_t extra_count;         /* at most STITCH__FACTS_EXTRA */
+    size_t max_kernels;         /* launches, one at least. Those that come after are not measured; room takes time */
+    bool repeats;               /* the caller repeats the region (stitch__counters_again()) */
+    const bool *wanted;         /* max_kernels of them: launches whose values are read, which takes time; NULL: all */
+    const stitch__scope *scope; /* of waits for the device, or NULL; outlives the object */
 } stitch__counters_options;
 
 /* Prepares: opens CUPTI's host part, checks the metrics against what the chip offers, and where the device is a part of
@@ -35,7 +36,8 @@ int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch
                           const stitch__counters_options *options, stitch__counters **out, stitch_error **err);
 /* Between these two every kernel that the device's context launches is measured. start() has open()'s errors and drops
  * the values of an earlier collection; after a failure the object may start again. stop() waits for the device, reads
- * the values, and switches everything off, whatever it returns; on failure there are no values. */
+ * the values, and switches everything off, whatever it returns; on failure there are no values. Where the device does
+ * not come to rest within a second after a failure, CUPTI is left (stitch__exclusive_leave()) instead. */
 int stitch__counters_start(stitch__counters *c, stitch_error **err);
 int stitch__counters_stop(stitch__counters *c, stitch_error **err);
 /* After each run of the region, before stop(). *more: it has to be run once more, with the same launches; always false
@@ -55,7 +57,7 @@ void stitch__counters_get(const stitch__counters *c, size_t launch, double *metr
 size_t stitch__counters_passes(const stitch__counters *c);
 /* Keys of the set and extra names that this device does not offer, joined by ", "; "" if none. */
 const char *stitch__counters_missing(const stitch__counters *c);
-/* Ends a collection that runs, too. */
+/* Ends a collection that runs, too, as stop() does. */
 void stitch__counters_close(stitch__counters *c);
 
 #endif

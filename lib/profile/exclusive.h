@@ -12,6 +12,10 @@
 int stitch__exclusive_claim(const stitch_context *ctx, const char *what, stitch_error **err);
 /* By whoever claimed it. */
 void stitch__exclusive_release(void);
+/* By whoever claimed it, in place of release(): the device works on something that it may never get done with, and what
+ * would end the use of CUPTI would wait for it. CUPTI stays as it is and claimed for as long as the process lives. */
+void stitch__exclusive_leave(const stitch_context *ctx);
+bool stitch__exclusive_left(void);
 /* STITCH_E_BUSY says who holds CUPTI where that is known. On failure *subscriber is NULL. */
 int stitch__exclusive_subscribe(const stitch_context *ctx, const stitch__cupti *cupti, void **subscriber,
                                 stitch_error **err);

@@ -265,7 +265,7 @@ static int configure(stitch__metric_plan *p, stitch_error **err)
     if (rc)
         return rc;
     p->config_size = s.config_size;
-    p->config = stitch__calloc(p->ctx, 1, s.config_size ? s.config_size : 1);
+    p->config = stitch__calloc(NULL, 1, s.config_size ? s.config_size : 1); /* CUPTI may have to keep it */
     if (!p->config)
         return stitch__err_nomem(p->ctx, err);
     stitch__cupti_config_image g = {STITCH__CUPTI_CONFIG_IMAGE_SIZE, NULL, p->host, p->config_size, p->config};

@@ -213,6 +213,8 @@ int stitch__records_name_calls(stitch__record_reader *r);
 /* stitch_trace_begin() with a given table, for tests. `dev` may be NULL: nothing to wait for, no occupancy. */
 int stitch__trace_start(stitch_context *ctx, const stitch__cupti *cupti, stitch__device *dev,
                         const stitch_trace_options *options, stitch_trace **out, stitch_error **err);
+/* stitch_trace_end() of a trace that runs, under the caller's scope instead of its own. */
+int stitch__trace_end(stitch_trace *trace, const stitch__scope *scope, stitch_error **err);
 /* NULL while the trace runs. */
 stitch__timeline *stitch__trace_timeline(stitch_trace *trace);
 /* Evaluates the timeline again, after stitch__attribute(). */

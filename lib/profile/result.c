@@ -5,6 +5,7 @@
 #include "profile/result.h"
 
 #include "profile/ceilings.h"
+#include "profile/exclusive.h"
 #include "program/program.h"
 
 enum { TIMEOUT_MS = 120000 };
@@ -54,6 +55,19 @@ int stitch__profile_options_resolve(stitch_context *ctx, const stitch_profile_op
     if (!rc && out->timeout_ms <= 0)
         out->timeout_ms = TIMEOUT_MS;
     return rc;
+}
+
+void stitch__profile_explain(int rc, const stitch_profile_options *options, stitch_error **err)
+{
+    if (rc != STITCH_E_TIMEOUT && rc != STITCH_E_CANCELLED)
+        return;
+    if (stitch__exclusive_left())
+        stitch__err_prefix(err,
+                           "the device goes on working, so that CUPTI could not be given back, and only a new process "
+                           "can trace or profile again: ");
+    if (rc == STITCH_E_TIMEOUT)
+        stitch__err_prefix(err, "there is no profile after %.3g s (stitch_profile_options.timeout_ms): ",
+                           (double)options->timeout_ms / 1e3);
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */

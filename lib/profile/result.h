@@ -29,6 +29,8 @@ int stitch__profile_collect(stitch_context *ctx, stitch__device *dev, const stit
 /* Defaults filled in and checked; *collect is what the options ask for. */
 int stitch__profile_options_resolve(stitch_context *ctx, const stitch_profile_options *options,
                                     stitch_profile_options *out, stitch__collect_options *collect, stitch_error **err);
+/* Says in the error of a call with these options what there is to do after a timeout, and what was left behind. */
+void stitch__profile_explain(int rc, const stitch_profile_options *options, stitch_error **err);
 /* What `profile` (stitch_verify_profile) and a list of metrics ask for. STITCH_E_INVALID: no such value, or names that
  * are none; `what` is the options' type. */
 int stitch__collect_options_make(stitch_context *ctx, int32_t profile, const char *const *metrics, size_t metric_count,

@@ -12,6 +12,7 @@
  *   keeps names by address, and gives that of an unloaded function to one that is loaded to the same place. Its header
  *   says that they are the caller's to free(), but later records, also those of traces, come with the same pointers:
  *   they are left alone. There is one for each function.
+ * - Stopping and disabling wait for the device. Where it does not get done with its work, both are left undone.
  */
 #include "profile/sampling.h"
 
@@ -48,6 +49,7 @@ struct stitch__sampling {
     stitch_context *ctx;
     stitch__device *dev;
     const stitch__cupti *cupti;
+    const stitch__scope *scope;
     stitch__arena arena;
     void *subscriber;
     bool claimed, enabled, running;
@@ -228,8 +230,8 @@ static int refuse(stitch_context *ctx, const stitch__device *dev, const stitch__
 }
 
 int stitch__sampling_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,
-                          const stitch__sampled_module *modules, size_t count, int period, stitch__sampling **out,
-                          stitch_error **err)
+                          const stitch__sampled_module *modules, size_t count, int period, const stitch__scope *scope,
+                          stitch__sampling **out, stitch_error **err)
 {
     *out = NULL;
     period = period ? period : PERIOD;
@@ -243,6 +245,7 @@ int stitch__sampling_open(stitch_context *ctx, stitch__device *dev, const stitch
     s->arena.ctx = ctx;
     s->dev = dev;
     s->cupti = cupti;
+    s->scope = scope;
     rc = stitch__exclusive_claim(ctx, "PC sampling", err);
     s->claimed = rc == STITCH_OK;
     if (rc == STITCH_OK && stitch__exclusive_graph_traced())
@@ -367,21 +370,29 @@ static int fetch_all(stitch__sampling *s, stitch_error **err)
     return rc;
 }
 
-int stitch__sampling_stop(stitch__sampling *s, stitch_error **err)
+static int stop(stitch__sampling *s, stitch_error **err)
 {
     stitch__pcs_context p = context_of(s);
-    if (!s->running)
-        return stitch__err(s->ctx, err, STITCH_E_STATE, "stalls are not being sampled");
-    int rc = stitch__device_enter(s->dev, err);
-    if (rc)
-        return rc;
-    rc = stitch__cu_check(s->dev, s->dev->drv->CtxSynchronize(), err, "cuCtxSynchronize at the end of sampling");
+    int rc = stitch__context_wait(s->dev, s->scope, "the sampled work", err);
+    if (rc == STITCH_E_TIMEOUT || rc == STITCH_E_CANCELLED)
+        return rc; /* end() stops, if that can be done */
     s->running = false;
     int stopped = check(s, s->cupti->PcsStop(&p), "cuptiPCSamplingStop", rc ? NULL : err);
     rc = rc ? rc : stopped;
     if (rc == STITCH_OK)
         rc = fetch_all(s, err);
     stitch__hits_sort(&s->hits);
+    return rc;
+}
+
+int stitch__sampling_stop(stitch__sampling *s, stitch_error **err)
+{
+    if (!s->running)
+        return stitch__err(s->ctx, err, STITCH_E_STATE, "stalls are not being sampled");
+    int rc = stitch__device_enter(s->dev, err);
+    if (rc)
+        return rc;
+    rc = stop(s, err);
     stitch__device_leave(s->dev);
     return rc;
 }
@@ -435,8 +446,20 @@ static void detach(stitch__sampling *s)
         stitch__device_leave(s->dev);
 }
 
+/* For good. */
+static void leave(stitch__sampling *s)
+{
+    abandon(s->given);
+    s->given = NULL;
+    s->subscriber = NULL;
+    s->claimed = s->enabled = s->running = false;
+    stitch__exclusive_leave(s->ctx);
+}
+
 void stitch__sampling_end(stitch__sampling *s)
 {
+    if (s->running && !stitch__context_rests(s->dev))
+        leave(s);
     if (s->enabled)
         detach(s);
     if (s->subscriber)

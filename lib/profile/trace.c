@@ -17,6 +17,7 @@ enum {
     BUFFER_BYTES = 1 << 20,
     VERSION_HANGS = 130000, /* CUDA 13.0 before its Update 1: switching CONCURRENT_KERNEL off can hang */
     KINDS = 7,
+    TIMEOUT_MS = 60000,
 };
 
 typedef struct buffer {
@@ -35,6 +36,8 @@ struct stitch_trace {
     stitch__analysis analysis;
     bool analysed, ended;
     uint32_t flags;
+    const stitch_cancel *cancel;
+    int64_t timeout_ms;
     void *subscriber;
     int32_t kinds[KINDS]; /* that were switched on */
     size_t kind_count;
@@ -323,6 +326,8 @@ int stitch__trace_start(stitch_context *ctx, const stitch__cupti *cupti, stitch_
     trace->cupti = cupti;
     trace->dev = dev;
     trace->flags = options->flags;
+    trace->cancel = options->cancel;
+    trace->timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : TIMEOUT_MS;
     stitch__timeline_init(&trace->timeline, ctx);
     if (options->max_records)
         trace->timeline.max_events = options->max_records;
@@ -379,23 +384,14 @@ int stitch_trace_begin(stitch_context *ctx, const stitch_trace_options *options,
 
 /* ---- ending ---- */
 
-static int wait_for_device(stitch_trace *trace, stitch_error **err)
-{
-    int rc = stitch__device_enter(trace->dev, err);
-    if (rc)
-        return rc;
-    rc = stitch__cu_check(trace->dev, trace->dev->drv->CtxSynchronize(), err, "cuCtxSynchronize at the end of a trace");
-    stitch__device_leave(trace->dev);
-    return rc;
-}
-
-/* Ends the recording; the timeline is finished afterwards, whatever the result. */
-static int stop(stitch_trace *trace, bool wait, stitch_error **err)
+/* Ends the recording; the timeline is finished afterwards, whatever the result. scope: of the wait for the device;
+ * NULL: there is none. */
+static int stop(stitch_trace *trace, const stitch__scope *scope, stitch_error **err)
 {
     uint64_t now = 0;
     int rc = STITCH_OK;
-    if (wait && trace->dev && !(trace->flags & STITCH_TRACE_NO_WAIT))
-        rc = wait_for_device(trace, err);
+    if (scope && trace->dev && !(trace->flags & STITCH_TRACE_NO_WAIT))
+        rc = stitch__context_wait(trace->dev, scope, "the device's work at the end of a trace", err);
     if (trace->cupti->GetTimestamp(&now) == STITCH__CUPTI_OK && now > trace->reader.began)
         trace->timeline.length = (int64_t)(now - trace->reader.began);
     int gone = detach(trace, rc ? NULL : err);
@@ -418,15 +414,28 @@ int stitch__trace_analyse(stitch_trace *trace, stitch_error **err)
     return trace->analysed ? STITCH_OK : stitch__err_nomem(trace->ctx, err);
 }
 
+int stitch__trace_end(stitch_trace *trace, const stitch__scope *scope, stitch_error **err)
+{
+    int rc = stop(trace, scope, err);
+    int analysed = stitch__trace_analyse(trace, rc ? NULL : err);
+    return rc ? rc : analysed;
+}
+
 int stitch_trace_end(stitch_trace *trace, stitch_error **err)
 {
     if (!trace)
         return stitch__err(NULL, err, STITCH_E_INVALID, "stitch_trace_end: the trace must not be NULL");
     if (trace->ended)
         return stitch__err(trace->ctx, err, STITCH_E_STATE, "stitch_trace_end: the trace has ended already");
-    int rc = stop(trace, true, err);
-    int analysed = stitch__trace_analyse(trace, rc ? NULL : err);
-    return rc ? rc : analysed;
+    const stitch__scope scope = stitch__scope_make(trace->ctx, trace->cancel, trace->timeout_ms);
+    int rc = stitch__trace_end(trace, &scope, err);
+    if (rc == STITCH_E_TIMEOUT)
+        return stitch__err(trace->ctx, err, rc,
+                           "stitch_trace_end: the device did not get done with its work within %.3g s, and the trace "
+                           "lacks what was not done; allow more (stitch_trace_options.timeout_ms), or do not wait "
+                           "(STITCH_TRACE_NO_WAIT)",
+                           (double)trace->timeout_ms / 1e3);
+    return rc;
 }
 
 void stitch_trace_free(stitch_trace *trace)
@@ -434,7 +443,7 @@ void stitch_trace_free(stitch_trace *trace)
     if (!trace)
         return;
     if (!trace->ended)
-        stop(trace, false, NULL);
+        stop(trace, NULL, NULL);
     trace_destroy(trace);
 }
 

@@ -23,7 +23,7 @@ static int call(void *userdata, bool plain, const stitch__pause *pause)
         c->gave_up = true;
         return STITCH_E_CANCELLED;
     }
-    return stitch__cu_check(c->dev, c->dev->drv->CtxSynchronize(), &c->why, "waiting for the profiled work");
+    return stitch__context_wait(c->dev, c->scope, "the profiled work", &c->why);
 }
 
 static int take_modules(stitch_context *ctx, const stitch_profile_options *o, stitch__sampled_module **out,
@@ -117,6 +117,7 @@ int stitch_profile_region(stitch_context *ctx, stitch_region_fn fn, void *userda
     scope = stitch__scope_make(ctx, o.cancel, o.timeout_ms);
     caller c = {.dev = dev, .scope = &scope, .fn = fn, .userdata = userdata};
     rc = profile(ctx, &c, &o, &what, out, err);
+    stitch__profile_explain(rc, &o, err);
     stitch_error_free(c.why);
     stitch__device_leave(dev);
     return rc;

@@ -19,6 +19,7 @@ typedef struct subject {
     size_t flush_bytes;
     stitch_error *why;          /* of a run */
     const stitch__pause *pause; /* of the run in progress */
+    bool abandoned;             /* the device still works on it */
 } subject;
 
 static int make_tensor(subject *s, size_t i, uint64_t seed, stitch_error **err)
@@ -79,12 +80,14 @@ out:
 
 static void close_subject(subject *s)
 {
-    stitch__oracle_close(s->oracle);
-    for (size_t i = 0; s->tensors && i < s->count; i++)
-        stitch__mem_free(s->dev, (CUdeviceptr)s->tensors[i].ptr);
-    stitch__mem_free(s->dev, s->flush);
-    if (s->stream)
-        s->dev->drv->StreamDestroy(s->stream);
+    if (!s->abandoned) { /* all of these wait for the device */
+        stitch__oracle_close(s->oracle);
+        for (size_t i = 0; s->tensors && i < s->count; i++)
+            stitch__mem_free(s->dev, (CUdeviceptr)s->tensors[i].ptr);
+        stitch__mem_free(s->dev, s->flush);
+        if (s->stream)
+            s->dev->drv->StreamDestroy(s->stream);
+    }
     stitch_free(s->tensors);
     stitch_error_free(s->why);
 }
@@ -199,6 +202,8 @@ int stitch_profile_task(stitch_context *ctx, stitch_task *task, const stitch_pro
     rc = stitch__gpu_lock_take(s.dev, &scope, true, &lock, &unlocked, err);
     if (!rc)
         rc = profile_subject(&s, &what, out, err);
+    s.abandoned = (rc == STITCH_E_TIMEOUT || rc == STITCH_E_CANCELLED) && !stitch__context_rests(s.dev);
+    stitch__profile_explain(rc, &o, err);
     close_subject(&s);
     stitch__gpu_lock_release(&lock);
     stitch_free(unlocked);

@@ -159,7 +159,7 @@ static void open_sampling(int first, int count)
 {
     stitch__sampled_module modules[2] = {module_of(first), module_of(!first)};
     int64_t t = stitch__now_ns();
-    int rc = stitch__sampling_open(ctx, dev, &spied, modules, (size_t)count, 0, &sampling, &err);
+    int rc = stitch__sampling_open(ctx, dev, &spied, modules, (size_t)count, 0, NULL, &sampling, &err);
     if (rc == STITCH_E_UNSUPPORTED || rc == STITCH_E_BUSY || rc == STITCH_E_NO_LIBRARY) {
         stitch__device_leave(dev);
         SKIP(stitch_error_message(err));
@@ -370,7 +370,7 @@ TEST(one_at_a_time)
     open_work();
     open_sampling(0, 1);
     m = module_of(0);
-    CHECK_ERR(stitch__sampling_open(ctx, dev, cupti, &m, 1, 0, &second, &err), STITCH_E_BUSY, "already");
+    CHECK_ERR(stitch__sampling_open(ctx, dev, cupti, &m, 1, 0, NULL, &second, &err), STITCH_E_BUSY, "already");
     int rc = stitch_trace_begin(ctx, NULL, &trace, &err);
     CHECK(rc == STITCH_E_BUSY || rc == STITCH_E_NO_LIBRARY); /* the latter: CUPTI of CUDA 13.0 does not trace */
     stitch_error_free(err);

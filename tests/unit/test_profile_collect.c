@@ -16,6 +16,7 @@
 #include "profile/collect.h"
 #include "profile/exclusive.h"
 #include "profile/metric_plan.h"
+#include <stitch/profile.h>
 
 static meter memory = {.refuse_at = -1};
 static stitch_context *ctx;
@@ -24,6 +25,7 @@ static stitch__device *dev;
 static stitch__facts *facts;
 static fake_profiler *const fp = &fake_profiler_state;
 static fake_cupti *const fc = &fake_cupti_state;
+static int64_t left_blocks; /* with CUPTI, which a device that hangs had not given back */
 
 /* ---- a CUPTI that samples: a hundred waits in line 2 of alpha ---- */
 
@@ -167,6 +169,10 @@ static struct {
     bool whole;                /* it cannot be paused */
     size_t pauses, after;      /* made, and where the last was */
     stitch_cancel *cancel;
+    /* Of a region of the host's: while one of these is taken, the device is busy from then on. */
+    uint32_t hang_in;
+    int64_t hang_ms;
+    bool hang_cancels;
 } work;
 
 static line_cubin cubin;
@@ -223,6 +229,27 @@ static int work_run(void *userdata, bool plain, const stitch__pause *pause)
     return STITCH_OK;
 }
 
+/* What is being taken; 0: nothing. */
+static uint32_t part_of_run(void)
+{
+    return pcs.started                                         ? STITCH__PART_SAMPLES
+           : fp->started                                       ? STITCH__PART_COUNTERS
+           : fc->enabled[STITCH__CUPTI_KIND_CONCURRENT_KERNEL] ? STITCH__PART_TIMELINE
+                                                               : 0;
+}
+
+/* As a region of the host's. */
+static int hosts_run(void *userdata)
+{
+    int rc = work_run(NULL, false, NULL);
+    if (work.hang_in && part_of_run() == work.hang_in) {
+        fake.busy_until_ns = stitch__now_ns() + work.hang_ms * 1000000;
+        if (work.hang_cancels)
+            stitch_cancel_trigger(work.cancel);
+    }
+    return rc;
+}
+
 static const stitch__region region = {.before = work_before, .run = work_run, .modules = &module, .module_count = 1};
 
 static void begin_fresh(void)
@@ -240,7 +267,11 @@ static void begin_fresh(void)
     stitch_error_free(err);
     err = NULL;
     memory.refuse_at = -1;
+    if (stitch__exclusive_left())
+        stitch__exclusive_release(); /* no user can do that */
     fake.fault = CUDA_SUCCESS;
+    fake.busy_until_ns = 0;
+    fake.blocked_calls = 0;
     if (ctx)
         stitch__metric_plans_forget(ctx);
     fake_profiler_reset();
@@ -750,6 +781,153 @@ TEST(no_memory)
     check_all_again("refused allocations");
 }
 
+/* ---- a device that does not get done ---- */
+
+enum { HANGS_MS = 3600000 };
+
+static int profile_hosts(int64_t timeout_ms)
+{
+    stitch_profile_options o = STITCH_PROFILE_OPTIONS_INIT;
+    stitch_profile *p = NULL;
+    o.cancel = work.cancel;
+    o.timeout_ms = timeout_ms;
+    int rc = stitch_profile_region(ctx, hosts_run, NULL, &o, &p, &err);
+    CHECK((rc == STITCH_OK) == (p != NULL));
+    stitch_profile_free(p);
+    return rc;
+}
+
+/* No call waited, and CUPTI is as it was. */
+static void check_left(const char *why)
+{
+    stitch_trace *trace = NULL;
+    CHECK_INT(fake.blocked_calls, 0);
+    CHECK_HAS(stitch_error_message(err), why);
+    CHECK_HAS(stitch_error_message(err), "only a new process can trace or profile again");
+    CHECK(fc->subscribed);
+    fake.busy_until_ns = 0; /* too late */
+    stitch_cancel_reset(work.cancel);
+    work.hang_in = 0;
+    CHECK_ERR(stitch_trace_begin(ctx, NULL, &trace, &err), STITCH_E_BUSY, "only a new process");
+    CHECK_ERR(profile_hosts(10000), STITCH_E_UNSUPPORTED, "only a new process");
+}
+
+TEST(a_region_that_hangs_while_it_is_sampled)
+{
+    begin_fresh();
+    work.hang_in = STITCH__PART_SAMPLES;
+    work.hang_ms = HANGS_MS;
+    CHECK_INT(profile_hosts(200), STITCH_E_TIMEOUT);
+    CHECK(pcs.enabled && pcs.started);
+    CHECK_INT(fc->calls[FAKE_PcsStop] + fc->calls[FAKE_PcsDisable], 0);
+    pcs.given->count = 0; /* still CUPTI's */
+    check_left("0.2 s (stitch_profile_options.timeout_ms)");
+}
+
+TEST(a_region_that_hangs_while_it_is_counted)
+{
+    begin_fresh();
+    int64_t live = memory.live;
+    work.hang_in = STITCH__PART_COUNTERS;
+    work.hang_ms = HANGS_MS;
+    work.hang_cancels = true;
+    CHECK_INT(profile_hosts(60000), STITCH_E_CANCELLED);
+    CHECK(fp->started);
+    CHECK_INT(fp->calls[FAKE_PROFILER_RangeProfilerStop] + fp->calls[FAKE_PROFILER_RangeProfilerDisable], 0);
+    fp->data[0] ^= 1; /* still CUPTI's */
+    check_left("the profiled work was cancelled");
+    begin_fresh();
+    left_blocks += memory.live - live;
+}
+
+TEST(a_region_that_hangs_while_it_is_traced)
+{
+    begin_fresh();
+    work.hang_in = STITCH__PART_TIMELINE;
+    work.hang_ms = HANGS_MS;
+    CHECK_INT(profile_hosts(200), STITCH_E_TIMEOUT);
+    CHECK_HAS(stitch_error_message(err), "0.2 s (stitch_profile_options.timeout_ms): the profiled work did not end");
+    CHECK(!strstr(stitch_error_message(err), "new process"));
+    CHECK_INT(fake.blocked_calls, 0);
+    check_all_again("a trace of work that hangs");
+}
+
+TEST(work_before_a_profile_that_hangs)
+{
+    begin_fresh();
+    fake.busy_until_ns = stitch__now_ns() + (int64_t)HANGS_MS * 1000000;
+    CHECK_ERR(profile_hosts(50), STITCH_E_TIMEOUT, "the work before the profile");
+    CHECK_INT(work.runs, 0);
+    CHECK_INT(fake.blocked_calls, 0);
+    check_all_again("work that hangs");
+}
+
+/* The device gets done a little later: then everything can be given back. */
+TEST(a_region_that_is_cancelled)
+{
+    static const uint32_t parts[] = {STITCH__PART_SAMPLES, STITCH__PART_TIMELINE, STITCH__PART_COUNTERS};
+    for (size_t i = 0; i < STITCH__COUNT(parts); i++) {
+        begin_fresh();
+        work.hang_in = parts[i];
+        work.hang_ms = 100;
+        work.hang_cancels = true;
+        CHECK_ERR(profile_hosts(60000), STITCH_E_CANCELLED, "was cancelled");
+        CHECK_INT(fake.blocked_calls, 0);
+        fake.busy_until_ns = 0; /* a trace does not wait for it */
+        check_all_again("a cancelled region");
+    }
+}
+
+TEST(a_trace_that_ends_while_the_device_works)
+{
+    begin_fresh();
+    const stitch__driver *newest = dev->drv;
+    stitch__driver older = *newest; /* before 12.5 */
+    older.CtxRecordEvent = NULL;
+    for (int i = 0; i < 4; i++) {
+        stitch_trace_options o = STITCH_TRACE_OPTIONS_INIT;
+        stitch_trace_summary s = STITCH_TRACE_SUMMARY_INIT;
+        stitch_trace *trace = NULL;
+        const bool cancelled = i % 2;
+        begin_fresh();
+        o.timeout_ms = cancelled ? 60000 : 30;
+        o.cancel = work.cancel;
+        dev->drv = i < 2 ? newest : &older;
+        int rc = stitch_trace_begin(ctx, &o, &trace, &err);
+        record_run(2);
+        fake.busy_until_ns = stitch__now_ns() + (int64_t)HANGS_MS * 1000000;
+        if (cancelled)
+            stitch_cancel_trigger(work.cancel);
+        int ended = rc ? rc : stitch_trace_end(trace, &err);
+        dev->drv = newest;
+        CHECK_OK(rc);
+        CHECK_INT(ended, cancelled ? STITCH_E_CANCELLED : STITCH_E_TIMEOUT);
+        CHECK_HAS(stitch_error_message(err), cancelled ? "was cancelled" : "within 0.03 s");
+        CHECK_INT(fake.blocked_calls, 0);
+        CHECK_INT(stitch_trace_summary_get(trace, &s), STITCH_OK);
+        CHECK_INT(s.kernels, 3); /* what was recorded is there */
+        CHECK_ERR(stitch_trace_end(trace, &err), STITCH_E_STATE, "already");
+        stitch_trace_free(trace);
+        check_all_again("a trace that ended too early");
+    }
+}
+
+/* A struct from before it had a limit; and a wait that comes to its end. */
+TEST(a_trace_of_an_older_caller)
+{
+    stitch_trace_options o = STITCH_TRACE_OPTIONS_INIT;
+    stitch_trace *trace = NULL;
+    begin_fresh();
+    o.struct_size = offsetof(stitch_trace_options, cancel);
+    o.timeout_ms = 1; /* beyond its end */
+    CHECK_OK(stitch_trace_begin(ctx, &o, &trace, &err));
+    fake.busy_until_ns = stitch__now_ns() + 50 * 1000000;
+    CHECK_OK(stitch_trace_end(trace, &err));
+    CHECK(stitch__now_ns() >= fake.busy_until_ns);
+    stitch_trace_free(trace);
+    check_quiet("a trace");
+}
+
 static const check_test tests[] = {
     RUN(everything),
     RUN(one_name_in_two_steps),
@@ -767,6 +945,13 @@ static const check_test tests[] = {
     RUN(callbacks_that_fail),
     RUN(cancelled_late_and_faulted),
     RUN(no_memory),
+    RUN(a_region_that_hangs_while_it_is_sampled),
+    RUN(a_region_that_hangs_while_it_is_counted),
+    RUN(a_region_that_hangs_while_it_is_traced),
+    RUN(work_before_a_profile_that_hangs),
+    RUN(a_region_that_is_cancelled),
+    RUN(a_trace_that_ends_while_the_device_works),
+    RUN(a_trace_of_an_older_caller),
     RUN(graphs_of_a_host), /* the last: this process has traced a graph then */
 };
 
@@ -777,8 +962,8 @@ int main(int argc, char **argv)
     stitch_error_free(err);
     stitch_cancel_free(work.cancel);
     stitch_context_free(ctx);
-    if (memory.live) {
-        printf("# %d blocks are left\n", (int)memory.live);
+    if (memory.live != left_blocks) {
+        printf("# %d blocks are left\n", (int)(memory.live - left_blocks));
         rc = 1;
     }
     return rc;

@@ -244,7 +244,27 @@ static CUresult pop(CUcontext *c)
     return CUDA_SUCCESS;
 }
 
-static CUresult synchronize(void)
+static int events;
+
+static CUresult event_create(CUevent *out, unsigned flags)
+{
+    *out = (CUevent)(void *)&events;
+    events++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_destroy(CUevent e)
+{
+    events--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_context(CUcontext c, CUevent e)
+{
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent e)
 {
     return sync_result;
 }
@@ -257,7 +277,10 @@ static CUresult error_text(CUresult result, const char **text)
 
 static const stitch__driver driver = {.CtxPushCurrent = push,
                                       .CtxPopCurrent = pop,
-                                      .CtxSynchronize = synchronize,
+                                      .CtxRecordEvent = record_context,
+                                      .EventCreate = event_create,
+                                      .EventDestroy = event_destroy,
+                                      .EventQuery = event_query,
                                       .GetErrorName = error_text,
                                       .GetErrorString = error_text};
 static stitch__device device;
@@ -341,7 +364,7 @@ static void begin_fresh(void)
 
 static int open_sampling(void)
 {
-    return stitch__sampling_open(ctx, &device, &cupti, modules, 2, 0, &sampling, &err);
+    return stitch__sampling_open(ctx, &device, &cupti, modules, 2, 0, NULL, &sampling, &err);
 }
 
 static void new_facts(void)
@@ -490,7 +513,7 @@ TEST(nothing_is_sampled)
     CHECK_INT(facts->kernels[0].samples + facts->kernels[0].line_count, 0);
     CHECK_INT(stitch__sampling_total(sampling), 0);
     begin_fresh();
-    CHECK_OK(stitch__sampling_open(ctx, &device, &cupti, NULL, 0, 5, &sampling, &err)); /* no modules */
+    CHECK_OK(stitch__sampling_open(ctx, &device, &cupti, NULL, 0, 5, NULL, &sampling, &err)); /* no modules */
     CHECK_INT(fake.period, 5);
     CHECK_OK(stitch__sampling_start(sampling, &err));
     add_work();
@@ -553,8 +576,10 @@ TEST(refusals)
 {
     stitch__sampling *second = NULL;
     begin_fresh();
-    CHECK_ERR(stitch__sampling_open(ctx, &device, &cupti, modules, 2, 4, &sampling, &err), STITCH_E_INVALID, "2^4");
-    CHECK_ERR(stitch__sampling_open(ctx, &device, &cupti, modules, 2, 32, &sampling, &err), STITCH_E_INVALID, "2^32");
+    CHECK_ERR(stitch__sampling_open(ctx, &device, &cupti, modules, 2, 4, NULL, &sampling, &err), STITCH_E_INVALID,
+              "2^4");
+    CHECK_ERR(stitch__sampling_open(ctx, &device, &cupti, modules, 2, 32, NULL, &sampling, &err), STITCH_E_INVALID,
+              "2^32");
     device.info.simulated = 1;
     CHECK_ERR(open_sampling(), STITCH_E_UNSUPPORTED, "simulated");
     device.info.simulated = 0;
@@ -562,7 +587,8 @@ TEST(refusals)
     CHECK_ERR(open_sampling(), STITCH_E_FORMAT, "module 1");
     begin_fresh();
     CHECK_OK(open_sampling());
-    CHECK_ERR(stitch__sampling_open(ctx, &device, &cupti, modules, 2, 0, &second, &err), STITCH_E_BUSY, "already");
+    CHECK_ERR(stitch__sampling_open(ctx, &device, &cupti, modules, 2, 0, NULL, &second, &err), STITCH_E_BUSY,
+              "already");
     CHECK(!second);
     begin_fresh();
     fake_cupti_state.holder = "CUPTI for Kineto";
@@ -618,7 +644,7 @@ TEST(odd_data)
 
 static int whole(stitch_error **e)
 {
-    int rc = stitch__sampling_open(ctx, &device, &cupti, modules, 2, 0, &sampling, e);
+    int rc = stitch__sampling_open(ctx, &device, &cupti, modules, 2, 0, NULL, &sampling, e);
     if (rc == STITCH_OK)
         rc = stitch__sampling_start(sampling, e);
     if (rc == STITCH_OK)
@@ -691,7 +717,7 @@ TEST(the_device_fails)
     CHECK_OK(stitch__sampling_start(sampling, &err));
     add_work();
     sync_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-    CHECK_ERR(stitch__sampling_stop(sampling, &err), STITCH_E_FAULT, "cuCtxSynchronize");
+    CHECK_ERR(stitch__sampling_stop(sampling, &err), STITCH_E_FAULT, "the sampled work");
     CHECK(!fake.started);
     push_result = CUDA_ERROR_ILLEGAL_ADDRESS;
     close_all();
