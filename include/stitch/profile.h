@@ -66,7 +66,8 @@ STITCH_API int stitch_profile_options_init(stitch_profile_options *options, size
  * after the other: one that waits for another kernel, for another process or for the host must not be profiled so
  * (STITCH_PROFILE_TIMELINE takes none). Launches of this process cost more afterwards (docs/profile.md).
  * STITCH_E_UNSUPPORTED: the device is simulated, or there is no timeline to be had; STITCH_E_CANCELLED: the function gave
- * up, or the call was cancelled.
+ * up, or the call was cancelled. STITCH_E_TIMEOUT: also where the work hangs; after that, or a cancellation, it may be
+ * that this process can neither profile nor trace any more, which the message says then.
  * @since 0.1.0
  */
 STITCH_API int stitch_profile_region(stitch_context *ctx, stitch_region_fn fn, void *userdata,

@@ -154,6 +154,10 @@ def test_device_and_doctor():
         assert found["ok"] and any(item["name"].lower().startswith("nvrtc") for item in found["items"])
         with tap.raises(stitch.UnsupportedError):
             stitch.Trace(ctx)
+        with stitch.Cancel() as cancel, tap.raises(stitch.UnsupportedError):
+            stitch.Trace(ctx, cancel=cancel, timeout=5)
+        with tap.raises(stitch.InvalidError):
+            stitch.Trace(ctx, timeout=0)
     assert "items" in stitch.doctor("none")
 
 

@@ -13,6 +13,14 @@
 #include "verify/verify.h"
 #include "verify_kernels.h"
 
+/* Allocations between on and off are no leaks. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#define LEAKS_ON_PURPOSE(on) ((on) ? __lsan_disable() : __lsan_enable())
+#else
+#define LEAKS_ON_PURPOSE(on) ((void)(on))
+#endif
+
 enum { N = 64 };
 
 static stitch_context *ctx;

@@ -35,10 +35,21 @@ static void run_candidate(void **params)
         fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
+static int hang_at; /* the call of the baseline; 0: none */
+
+static void watched_baseline(void **params)
+{
+    run_baseline(params);
+    if (fake_cupti_state.subscribed)
+        fake_cupti_add_kernel("baseline", fake_cupti_state.now + 1000, fake_cupti_state.now + 9000, 1);
+    if (hang_at && ++recorded == hang_at)
+        fake.busy_until_ns = INT64_MAX;
+}
+
 static fake_kernel kernels[] = {
     VERIFY_KERNELS,
     {"oracle", 4, NULL, run_oracle, 100, 0},
-    {"baseline", 4, NULL, run_baseline, 40, 0},
+    {"baseline", 4, NULL, watched_baseline, 40, 0},
     {"candidate", 4, NULL, run_candidate, 10, 0},
 };
 
@@ -49,6 +60,7 @@ static void reset(void)
     static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}, {8, 8, 8, 4}};
     reset_driver(kernels, sizes, STITCH__COUNT(kernels));
     fault_at = -1;
+    hang_at = 0;
     recorded = 0;
     recorded_ns = 6000;
     others_at = 0;
@@ -258,6 +270,32 @@ TEST(a_region_while_somebody_times)
     cupti_is_off();
 }
 
+/* Nothing waits for a device that never answers, and what it works with is not taken from it. */
+TEST(a_task_whose_baseline_hangs)
+{
+    stitch_profile_options o = STITCH_PROFILE_OPTIONS_INIT;
+    stitch_profile *p = NULL;
+
+    need_context();
+    stitch_task *t = task_with_baseline(ctx);
+    o.profile = STITCH_PROFILE_TIMELINE;
+    o.timeout_ms = 300;
+    hang_at = 2;
+    LEAKS_ON_PURPOSE(true);
+    int rc = stitch_profile_task(ctx, t, &o, &p, &err);
+    LEAKS_ON_PURPOSE(false);
+    CHECK(!p);
+    CHECK_INT(fake.blocked_calls, 0);
+    CHECK_ERR(rc, STITCH_E_TIMEOUT, "profiling the baseline did not end before its deadline");
+    cupti_is_off();
+    reset();
+    o.timeout_ms = 0;
+    rc = stitch_profile_task(ctx, t, &o, &p, &err);
+    CHECK_OK(rc);
+    stitch_profile_free(p);
+    stitch_task_free(t);
+}
+
 /* All of the first allocations fail in turn, then samples. */
 TEST(host_memory_runs_out)
 {
@@ -310,4 +348,5 @@ TEST(nobody_is_kept_away)
 }
 
 TEST_MAIN(RUN(busy_beside_wall_time), RUN(no_busy_time), RUN(records_that_cannot_be_right), RUN(a_fault_under_cupti),
-          RUN(a_region_while_somebody_times), RUN(host_memory_runs_out), RUN(nobody_is_kept_away), RUN(nothing_is_left))
+          RUN(a_region_while_somebody_times), RUN(a_task_whose_baseline_hangs), RUN(host_memory_runs_out),
+          RUN(nobody_is_kept_away), RUN(nothing_is_left))

@@ -5,13 +5,6 @@
  */
 #include "verify_fixture.h"
 
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/lsan_interface.h>
-#define LEAKS_ON_PURPOSE(on) ((on) ? __lsan_disable() : __lsan_enable())
-#else
-#define LEAKS_ON_PURPOSE(on) ((void)(on))
-#endif
-
 enum { timing_calls = 1 + 12 + 3 /* warm-up, timed runs, after timing */ };
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */

@@ -667,6 +667,8 @@ class stitch_trace_options(Structure):
         ("flags", c_uint32),
         ("reserved", c_uint32),
         ("max_records", c_uint64),
+        ("cancel", c_void_p),
+        ("timeout_ms", c_int64),
     ]
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 import json
 from ctypes import byref, c_void_p
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import _declarations as c
-from ._core import OUT, Handle, Uses, make, take_text
+from ._core import OUT, Cancel, Cancelling, Handle, Uses, make, milliseconds, take_text
 from ._errors import StateError
 from ._library import lib
 from ._context import Context, record
@@ -159,9 +159,11 @@ class Trace(Handle):
         driver: bool = True,
         runtime: bool = True,
         wait: bool = True,
+        cancel: Optional[Cancel] = None,
+        timeout: Optional[float] = None,
     ) -> None:
-        """Starts. sync, driver, runtime: which records of the host are kept; wait: end() waits for the device.
-        max_records 0: 1 Mi."""
+        """Starts. sync, driver, runtime: which records of the host are kept; wait: end() waits for the device, at most
+        `timeout` seconds (None: 60), and Ctrl-C and `cancel` end the wait. max_records 0: 1 Mi."""
         options = make(c.stitch_trace_options)
         options.max_records = max_records
         options.flags = (
@@ -170,13 +172,19 @@ class Trace(Handle):
             | (0 if runtime else c.TRACE_NO_RUNTIME)
             | (0 if wait else c.TRACE_NO_WAIT)
         )
-        self._adopt(ctx, lib.stitch_trace_begin, byref(options), OUT)
+        with Cancelling(cancel) as token:
+            options.cancel, options.timeout_ms = token.address, milliseconds(timeout)
+            self._adopt(ctx, lib.stitch_trace_begin, byref(options), OUT)
+            assert self._ref is not None and token._ref is not None
+            self._ref.add_parent(token._ref)
+        self._cancel = token
         self._ended = False
 
     def end(self) -> None:
-        """Stops recording and evaluates the records. StateError: it has ended already."""
+        """Stops recording and evaluates the records. StateError: it has ended already. DeadlineError, CancelledError:
+        what was recorded is there."""
         self._ended = True
-        self._call(lib.stitch_trace_end)
+        self._call(lib.stitch_trace_end, trigger=self._cancel.trigger)
 
     def __exit__(self, *exc: Any) -> None:
         if not self._ended and not self.closed:
