@@ -14,6 +14,7 @@ typedef struct call {
     stitch_context *ctx;
     stitch__cuda *cuda;
     const stitch__nvrtc *nvrtc;
+    const stitch__compiler *by; /* NULL: a thread of this process */
     stitch__scope scope;
     stitch_compile_options o;
     const char *source;
@@ -303,6 +304,9 @@ static int refuse(call *c, stitch_error **err)
 /* NVRTC itself failed, rather than the source. */
 static int library_error(call *c, const stitch__rtc *rtc, stitch_error **err)
 {
+    static const char *const calls[STITCH__RTC_CALLS] = {"nvrtcCompileProgram",    "nvrtcCreateProgram",
+                                                         "nvrtcAddNameExpression", "nvrtcGetLoweredName",
+                                                         "nvrtcGetCUBINSize",      "nvrtcGetCUBIN"};
     const char *text = c->nvrtc->GetErrorString(rtc->result);
     int code = STITCH_E_LIBRARY;
     const char *advice = "";
@@ -313,9 +317,9 @@ static int library_error(call *c, const stitch__rtc *rtc, stitch_error **err)
     else if (rtc->result == NVRTC_ERROR_BUILTIN_OPERATION_FAILURE)
         advice = "; libnvrtc-builtins of the same version must lie beside NVRTC";
     code = stitch__err_native(c->ctx, err, code, STITCH_DOMAIN_NVRTC, rtc->result, "%s (NVRTC %d.%d, %s): %s%s%.*s%s",
-                              rtc->failed ? rtc->failed : "nvrtcCompileProgram", c->nvrtc->major, c->nvrtc->minor,
-                              c->nvrtc->path, text ? text : "?", rtc->log_len ? ": " : "",
-                              rtc->log ? (int)strcspn(rtc->log, "\n") : 0, rtc->log ? rtc->log : "", advice);
+                              calls[rtc->call], c->nvrtc->major, c->nvrtc->minor, c->nvrtc->path, text ? text : "?",
+                              rtc->log_len ? ": " : "", rtc->log ? (int)strcspn(rtc->log, "\n") : 0,
+                              rtc->log ? rtc->log : "", advice);
     stitch__err_details(err, rtc->log ? rtc->log : "");
     return code;
 }
@@ -323,7 +327,7 @@ static int library_error(call *c, const stitch__rtc *rtc, stitch_error **err)
 static int build(call *c, const stitch__rtc *rtc, stitch__usages *usages, stitch_error **err)
 {
     stitch_image *image = c->image;
-    if (rtc->failed || (rtc->result != NVRTC_SUCCESS && rtc->result != NVRTC_ERROR_COMPILATION))
+    if (rtc->call != STITCH__RTC_COMPILE || (rtc->result != NVRTC_SUCCESS && rtc->result != NVRTC_ERROR_COMPILATION))
         return library_error(c, rtc, err);
     if (keep_log(c, rtc) != STITCH_OK ||
         stitch__diagnostics_parse(&image->arena, rtc->log ? rtc->log : "", rtc->log_len, rtc->ptx, rtc->ptx_len,
@@ -355,20 +359,34 @@ static int build(call *c, const stitch__rtc *rtc, stitch__usages *usages, stitch
     return STITCH_OK;
 }
 
+/* The compiler's process did not survive the source: an error of the source as any other, though without a line. */
+static int blame_source(call *c, stitch_error *why, stitch_error **err)
+{
+    if (stitch__diagnostics_add(&c->image->arena, &c->image->diagnostics, STITCH_SEVERITY_ERROR, 0, 0, "program.cu",
+                                stitch_error_message(why)) != STITCH_OK)
+        return stitch__err_nomem(c->ctx, err);
+    return refuse(c, err);
+}
+
 static int compile(call *c, stitch_error **err)
 {
-    stitch__rtc rtc;
+    const stitch__rtc_input in = {c->source, c->options, c->o.names, c->option_count, c->o.name_count};
+    stitch__rtc rtc = {.result = NVRTC_SUCCESS};
     stitch__usages usages = {0};
+    stitch_error *why = NULL;
     int rc =
         stitch__source_check(&c->image->arena, c->source, c->source_len, c->cuda->includes, &c->image->diagnostics);
     if (rc)
         return stitch__err_nomem(c->ctx, err);
     if (c->image->diagnostics.errors)
         return refuse(c, err);
-    rc = stitch__rtc_run(c->nvrtc, &c->image->arena, c->source, c->options, c->option_count, c->o.names,
-                         c->o.name_count, &rtc);
-    if (rc == STITCH_E_NOMEM)
-        rc = stitch__err_nomem(c->ctx, err);
+    rc = c->by ? c->by->run(c->by->self, &c->scope, &in, &rtc, &why)
+               : stitch__rtc_run(c->nvrtc, &c->scope, &in, &rtc, &why);
+    if (rc == STITCH_E_COMPILE)
+        rc = blame_source(c, why, err);
+    else if (rc)
+        stitch__err_hand_on(err, &why);
+    stitch_error_free(why);
     if (rc == STITCH_OK)
         rc = stitch__scope_check(&c->scope, "compiling", err);
     if (rc == STITCH_OK)
@@ -404,7 +422,13 @@ static int run(call *c, const char *arch, stitch_error **err)
 int stitch_compile(stitch_context *ctx, const char *source, const stitch_compile_options *options, stitch_image **out,
                    stitch_error **err)
 {
-    call c = {.ctx = ctx, .source = source, .o = STITCH_COMPILE_OPTIONS_INIT};
+    return stitch__compile_by(ctx, source, options, NULL, out, err);
+}
+
+int stitch__compile_by(stitch_context *ctx, const char *source, const stitch_compile_options *options,
+                       const stitch__compiler *by, stitch_image **out, stitch_error **err)
+{
+    call c = {.ctx = ctx, .source = source, .by = by, .o = STITCH_COMPILE_OPTIONS_INIT};
     int64_t start = stitch__now_ns();
     const char *arch = NULL;
     int rc;

@@ -113,6 +113,57 @@ const stitch__arch_rates *stitch__arch_rates_of(int major, int minor); /* NULL: 
 /* Bytes a second that the device's memory moves at the most, by its clock and bus; 0: not known. */
 double stitch__device_bandwidth(const stitch__device *dev);
 
+/* ---- nvrtc.c, compile.c: compiling, here or elsewhere ------------------------------------------------------------ */
+
+/* What NVRTC is given. */
+typedef struct stitch__rtc_input {
+    const char *source;
+    const char *const *options, *const *names;
+    size_t option_count, name_count;
+} stitch__rtc_input;
+
+/* The call of NVRTC that failed, where the compilation itself did not. */
+enum {
+    STITCH__RTC_COMPILE, /* none */
+    STITCH__RTC_CREATE,
+    STITCH__RTC_NAME,
+    STITCH__RTC_LOWERED,
+    STITCH__RTC_CUBIN_SIZE,
+    STITCH__RTC_CUBIN,
+    STITCH__RTC_CALLS
+};
+
+/* What it gives. */
+typedef struct stitch__rtc {
+    nvrtcResult result;
+    int call;                /* STITCH__RTC_* */
+    char *log, *ptx, *cubin; /* stitch_free(); NULL where there is none; NUL-terminated */
+    size_t log_len, ptx_len, cubin_size;
+    char **symbols; /* one a name, by stitch_free() as the array; NULL where there is none */
+    size_t symbol_count;
+} stitch__rtc;
+
+/* Compiles on a thread of its own; returns STITCH_OK also when the source has errors (result says so). NVRTC cannot be
+ * interrupted: where the scope ends first, the thread is left to itself, with copies of everything that it uses.
+ * STITCH_E_NOMEM, STITCH_E_TIMEOUT, STITCH_E_CANCELLED. */
+int stitch__rtc_run(const stitch__nvrtc *nvrtc, const stitch__scope *scope, const stitch__rtc_input *in,
+                    stitch__rtc *out, stitch_error **err);
+void stitch__rtc_free(stitch__rtc *rtc);
+/* Folders of CUDA's headers that go with the NVRTC that was opened, a line each. */
+int stitch__nvrtc_includes(stitch_context *ctx, stitch__buf *out, stitch_error **err);
+
+/* Who runs NVRTC in place of a thread of this process. What it gives is a stranger's data. STITCH_E_COMPILE: the
+ * compiler itself did not survive the source. */
+typedef struct stitch__compiler {
+    int (*run)(void *self, const stitch__scope *scope, const stitch__rtc_input *in, stitch__rtc *out,
+               stitch_error **err);
+    void *self;
+} stitch__compiler;
+
+/* stitch_compile(), but for who runs NVRTC; `by` NULL: this process does. */
+int stitch__compile_by(stitch_context *ctx, const char *source, const stitch_compile_options *options,
+                       const stitch__compiler *by, stitch_image **out, stitch_error **err);
+
 /* A module loaded from an image. */
 typedef struct stitch__module {
     stitch__device *dev;

@@ -211,22 +211,6 @@ void stitch__cache_store(stitch_context *ctx, const char *key, const stitch_imag
 /* Removes the least recently used files until the folder is within the limit. */
 void stitch__cache_trim(const stitch_context *ctx, uint64_t limit);
 
-/* ---- nvrtc.c
- * ----------------------------------------------------------------------------------------------------------- */
-
-typedef struct stitch__rtc {
-    nvrtcResult result;      /* of the compilation */
-    const char *failed;      /* the call that failed, where it is not nvrtcCompileProgram; NULL otherwise */
-    char *log, *ptx, *cubin; /* stitch_free(); NULL where there is none; NUL-terminated */
-    size_t log_len, ptx_len, cubin_size;
-    char **symbols; /* of the names, in the arena; an element is NULL where there is none */
-} stitch__rtc;
-
-/* Compiles; returns 0 also when the source has errors (result says so). STITCH_E_NOMEM. */
-int stitch__rtc_run(const stitch__nvrtc *nvrtc, stitch__arena *arena, const char *source, const char *const *options,
-                    size_t option_count, const char *const *names, size_t name_count, stitch__rtc *out);
-void stitch__rtc_free(stitch__rtc *rtc);
-
 /* ---- doctor.c ---- */
 
 /* What is missing of CUDA's headers and which Python wheel of NVRTC's version has it; "": nothing. For an opened NVRTC.

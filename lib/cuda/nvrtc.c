@@ -2,33 +2,40 @@
  *
  * One compilation by NVRTC, on a thread of its own: the compiler recurses as deep as the source nests, and the caller's
  * stack may be small. (NVRTC would raise the stack limit of the whole process instead; it is told not to.)
+ *
+ * NVRTC cannot be interrupted. A caller whose time is over leaves the thread to itself; so everything that it uses is
+ * its own and outlives the context: copies, by malloc().
  */
 #include <signal.h>
+#include <time.h>
 
 #include "cuda/internal.h"
 
+enum { SLICE_MS = 5 }; /* how late a cancellation may be noticed */
+
 typedef struct job {
-    const stitch__nvrtc *nvrtc;
-    stitch__arena *arena;
-    const char *source;
-    const char *const *options, *const *names;
-    size_t option_count, name_count;
-    stitch__rtc *out;
+    stitch__nvrtc nvrtc;
+    stitch__arena arena; /* what `in` points to */
+    stitch__rtc_input in;
+    stitch__rtc out;
     int rc;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    bool ended, abandoned; /* abandoned: the thread frees the job */
 } job;
 
-static bool ok(job *j, nvrtcResult result, const char *call)
+static bool ok(job *j, nvrtcResult result, int call)
 {
     if (result == NVRTC_SUCCESS)
         return true;
-    j->out->result = result;
-    j->out->failed = call;
+    j->out.result = result;
+    j->out.call = call;
     return false;
 }
 
 static char *text_of(job *j, size_t size)
 {
-    char *text = stitch__alloc(j->arena->ctx, size + 1);
+    char *text = stitch__alloc(NULL, size + 1);
     if (text)
         text[size] = '\0';
     else
@@ -40,41 +47,47 @@ static char *text_of(job *j, size_t size)
 static void get_log(job *j, nvrtcProgram program)
 {
     size_t size = 0;
-    if (j->nvrtc->GetProgramLogSize(program, &size) != NVRTC_SUCCESS || !(j->out->log = text_of(j, size)))
+    if (j->nvrtc.GetProgramLogSize(program, &size) != NVRTC_SUCCESS || !(j->out.log = text_of(j, size)))
         return;
-    if (size && j->nvrtc->GetProgramLog(program, j->out->log) != NVRTC_SUCCESS)
+    if (size && j->nvrtc.GetProgramLog(program, j->out.log) != NVRTC_SUCCESS)
         size = 0;
-    j->out->log[size] = '\0';
-    j->out->log_len = strlen(j->out->log);
+    j->out.log[size] = '\0';
+    j->out.log_len = strlen(j->out.log);
 }
 
 static void get_ptx(job *j, nvrtcProgram program)
 {
     size_t size = 0;
-    if (j->nvrtc->GetPTXSize(program, &size) != NVRTC_SUCCESS || size == 0 || !(j->out->ptx = text_of(j, size)))
+    if (j->nvrtc.GetPTXSize(program, &size) != NVRTC_SUCCESS || size == 0 || !(j->out.ptx = text_of(j, size)))
         return;
-    if (j->nvrtc->GetPTX(program, j->out->ptx) != NVRTC_SUCCESS)
-        j->out->ptx[0] = '\0';
-    j->out->ptx_len = strlen(j->out->ptx);
+    if (j->nvrtc.GetPTX(program, j->out.ptx) != NVRTC_SUCCESS)
+        j->out.ptx[0] = '\0';
+    j->out.ptx_len = strlen(j->out.ptx);
 }
 
 static void get_cubin(job *j, nvrtcProgram program)
 {
     size_t size = 0;
-    if (!ok(j, j->nvrtc->GetCUBINSize(program, &size), "nvrtcGetCUBINSize") || size == 0 ||
-        !(j->out->cubin = text_of(j, size)))
+    if (!ok(j, j->nvrtc.GetCUBINSize(program, &size), STITCH__RTC_CUBIN_SIZE) || size == 0 ||
+        !(j->out.cubin = text_of(j, size)))
         return;
-    if (ok(j, j->nvrtc->GetCUBIN(program, j->out->cubin), "nvrtcGetCUBIN"))
-        j->out->cubin_size = size;
+    if (ok(j, j->nvrtc.GetCUBIN(program, j->out.cubin), STITCH__RTC_CUBIN))
+        j->out.cubin_size = size;
 }
 
 static void get_symbols(job *j, nvrtcProgram program)
 {
-    for (size_t i = 0; i < j->name_count; i++) {
+    j->out.symbols = stitch__calloc(NULL, j->in.name_count + 1, sizeof(*j->out.symbols));
+    if (!j->out.symbols) {
+        j->rc = STITCH_E_NOMEM;
+        return;
+    }
+    j->out.symbol_count = j->in.name_count;
+    for (size_t i = 0; i < j->in.name_count; i++) {
         const char *symbol = NULL;
-        if (!ok(j, j->nvrtc->GetLoweredName(program, j->names[i], &symbol), "nvrtcGetLoweredName"))
+        if (!ok(j, j->nvrtc.GetLoweredName(program, j->in.names[i], &symbol), STITCH__RTC_LOWERED))
             return;
-        if (symbol && !(j->out->symbols[i] = stitch__arena_strdup(j->arena, symbol)))
+        if (symbol && !(j->out.symbols[i] = stitch__strdup(NULL, symbol)))
             j->rc = STITCH_E_NOMEM;
     }
 }
@@ -88,28 +101,85 @@ static void compile(job *j)
         texts[i] = stitch__headers[i].text;
         names[i] = stitch__headers[i].name;
     }
-    if (!ok(j, j->nvrtc->CreateProgram(&program, j->source, "program.cu", (int)headers, texts, names),
-            "nvrtcCreateProgram"))
+    if (!ok(j, j->nvrtc.CreateProgram(&program, j->in.source, "program.cu", (int)headers, texts, names),
+            STITCH__RTC_CREATE))
         return;
-    for (size_t i = 0; i < j->name_count; i++) {
-        if (!ok(j, j->nvrtc->AddNameExpression(program, j->names[i]), "nvrtcAddNameExpression"))
+    for (size_t i = 0; i < j->in.name_count; i++) {
+        if (!ok(j, j->nvrtc.AddNameExpression(program, j->in.names[i]), STITCH__RTC_NAME))
             goto out;
     }
-    j->out->result = j->nvrtc->CompileProgram(program, (int)j->option_count, j->options);
+    j->out.result = j->nvrtc.CompileProgram(program, (int)j->in.option_count, j->in.options);
     get_log(j, program);
     get_ptx(j, program); /* there after errors of ptxas, too */
-    if (j->out->result != NVRTC_SUCCESS)
+    if (j->out.result != NVRTC_SUCCESS)
         goto out;
     get_symbols(j, program);
-    if (!j->out->failed && strncmp(j->options[0], "--gpu-architecture=sm_", 22) == 0)
+    if (j->out.call == STITCH__RTC_COMPILE && strncmp(j->in.options[0], "--gpu-architecture=sm_", 22) == 0)
         get_cubin(j, program);
 out:
-    j->nvrtc->DestroyProgram(&program);
+    j->nvrtc.DestroyProgram(&program);
+}
+
+/* ---- the job ----------------------------------------------------------------------------------------------------- */
+
+static void free_job(job *j)
+{
+    stitch__rtc_free(&j->out);
+    stitch__arena_free(&j->arena);
+    pthread_mutex_destroy(&j->lock);
+    pthread_cond_destroy(&j->changed);
+    stitch_free(j);
+}
+
+static bool copy_texts(job *j, const char *const *from, size_t count, const char *const **to)
+{
+    const char **texts = stitch__arena_array(&j->arena, count + 1, sizeof(*texts));
+
+    for (size_t i = 0; texts && i < count; i++)
+        if (!(texts[i] = stitch__arena_strdup(&j->arena, from[i])))
+            return false;
+    *to = texts;
+    return texts != NULL;
+}
+
+static job *make_job(const stitch__nvrtc *nvrtc, const stitch__rtc_input *in)
+{
+    job *j = stitch__calloc(NULL, 1, sizeof(*j));
+    pthread_condattr_t attr;
+
+    if (!j)
+        return NULL;
+    if (pthread_condattr_init(&attr) != 0) {
+        stitch_free(j);
+        return NULL;
+    }
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    j->nvrtc = *nvrtc;
+    j->in = *in;
+    j->in.source = stitch__arena_strdup(&j->arena, in->source);
+    if (j->in.source && copy_texts(j, in->options, in->option_count, &j->in.options) &&
+        copy_texts(j, in->names, in->name_count, &j->in.names))
+        return j;
+    free_job(j);
+    return NULL;
 }
 
 static void *thread_main(void *arg)
 {
-    compile(arg);
+    job *j = arg;
+    bool own;
+
+    compile(j);
+    pthread_mutex_lock(&j->lock);
+    j->ended = true;
+    own = j->abandoned;
+    pthread_cond_signal(&j->changed);
+    pthread_mutex_unlock(&j->lock);
+    if (own)
+        free_job(j);
     return NULL;
 }
 
@@ -134,19 +204,52 @@ static bool start(pthread_t *thread, job *j)
     return started;
 }
 
-int stitch__rtc_run(const stitch__nvrtc *nvrtc, stitch__arena *arena, const char *source, const char *const *options,
-                    size_t option_count, const char *const *names, size_t name_count, stitch__rtc *out)
+/* Until the compilation or the scope has ended. */
+static int wait_for(job *j, const stitch__scope *scope, stitch_error **err)
 {
-    job j = {nvrtc, arena, source, options, names, option_count, name_count, out, STITCH_OK};
+    int rc = STITCH_OK;
+
+    pthread_mutex_lock(&j->lock);
+    while (!j->ended && !(rc = stitch__scope_check(scope, "compiling", err))) {
+        int64_t until = stitch__now_ns() + INT64_C(1000000) * SLICE_MS;
+        struct timespec t = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+        if (scope->cancel || scope->deadline_ns)
+            pthread_cond_timedwait(&j->changed, &j->lock, &t);
+        else
+            pthread_cond_wait(&j->changed, &j->lock);
+    }
+    j->abandoned = rc != STITCH_OK;
+    pthread_mutex_unlock(&j->lock);
+    return rc;
+}
+
+int stitch__rtc_run(const stitch__nvrtc *nvrtc, const stitch__scope *scope, const stitch__rtc_input *in,
+                    stitch__rtc *out, stitch_error **err)
+{
+    job *j = make_job(nvrtc, in);
     pthread_t thread;
+    int rc;
+
     memset(out, 0, sizeof(*out));
-    out->symbols = stitch__arena_array(arena, name_count + 1, sizeof(*out->symbols));
-    if (!out->symbols)
-        return STITCH_E_NOMEM;
-    if (!start(&thread, &j))
-        return STITCH_E_NOMEM;
+    if (!j || !start(&thread, j)) {
+        if (j)
+            free_job(j);
+        return stitch__err_nomem(scope->ctx, err);
+    }
+    rc = wait_for(j, scope, err);
+    if (rc) {
+        pthread_detach(thread);
+        return rc;
+    }
     pthread_join(thread, NULL);
-    return j.rc;
+    if (j->rc)
+        rc = stitch__err_nomem(scope->ctx, err);
+    if (!rc) {
+        *out = j->out;
+        memset(&j->out, 0, sizeof(j->out));
+    }
+    free_job(j);
+    return rc;
 }
 
 void stitch__rtc_free(stitch__rtc *rtc)
@@ -154,4 +257,8 @@ void stitch__rtc_free(stitch__rtc *rtc)
     stitch__zero_free(rtc->log);
     stitch__zero_free(rtc->ptx);
     stitch__zero_free(rtc->cubin);
+    for (size_t i = 0; i < rtc->symbol_count; i++)
+        stitch_free(rtc->symbols[i]);
+    stitch__zero_free(rtc->symbols);
+    rtc->symbol_count = 0;
 }

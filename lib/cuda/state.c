@@ -75,6 +75,19 @@ int stitch__nvrtc_get(stitch_context *ctx, const stitch__nvrtc **out, stitch_err
     return rc;
 }
 
+int stitch__nvrtc_includes(stitch_context *ctx, stitch__buf *out, stitch_error **err)
+{
+    const stitch__nvrtc *nvrtc;
+    stitch__cuda *cuda;
+    int rc = stitch__cuda_state(ctx, &cuda, err);
+
+    if (!rc)
+        rc = stitch__nvrtc_get(ctx, &nvrtc, err);
+    for (size_t i = 0; !rc && cuda->includes[i]; i++)
+        stitch__buf_printf(out, "%s\n", cuda->includes[i]);
+    return rc;
+}
+
 int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stitch_error **err)
 {
     stitch__cuda *cuda;

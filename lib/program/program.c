@@ -165,6 +165,12 @@ int stitch__program_signatures(stitch_program *p, const stitch_image *image, sti
 int stitch_program_compile(stitch_program *p, const stitch_compile_options *options, const stitch_image **image,
                            stitch_error **err)
 {
+    return stitch__program_compile_by(p, options, NULL, image, err);
+}
+
+int stitch__program_compile_by(stitch_program *p, const stitch_compile_options *options, const stitch__compiler *by,
+                               const stitch_image **image, stitch_error **err)
+{
     stitch_compile_options o = STITCH_COMPILE_OPTIONS_INIT;
     stitch_image *made = NULL, *helpers = NULL;
     const char **names = NULL;
@@ -180,7 +186,7 @@ int stitch_program_compile(stitch_program *p, const stitch_compile_options *opti
     if ((rc = stitch__kernel_names(&p->doc, &names, &o.name_count, err)) != STITCH_OK)
         return rc;
     o.names = names;
-    rc = stitch_compile(p->ctx, p->source, &o, &made, err);
+    rc = stitch__compile_by(p->ctx, p->source, &o, by, &made, err);
     stitch_free(names);
     if (rc) {
         stitch_image_free(p->failed);

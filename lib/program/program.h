@@ -10,6 +10,7 @@
 #define STITCH_LIB_PROGRAM_H
 
 #include "base/base.h"
+#include "cuda/cuda.h"
 #include <stitch/program.h>
 
 /* ---- expr.c: integer expressions -------------------------------------------------------------------------------- */
@@ -491,6 +492,9 @@ struct stitch_program {
 /* From a launch plan that is JSON already. */
 int stitch__program_from_json(stitch_context *ctx, const char *source, const json_t *root, const stitch__limits *limits,
                               stitch_program **out, stitch_error **err);
+/* stitch_program_compile(), but for who runs NVRTC; `by` NULL: this process does. */
+int stitch__program_compile_by(stitch_program *p, const stitch_compile_options *options, const stitch__compiler *by,
+                               const stitch_image **image, stitch_error **err);
 /* Takes both images over, also when it fails; replaces those of the same architecture. */
 int stitch__program_keep(stitch_program *p, stitch_image *image, stitch_image *helpers, stitch_error **err);
 int stitch__program_signatures(stitch_program *p, const stitch_image *image, stitch_error **err);

@@ -406,16 +406,20 @@ int stitch__scan_image(stitch_context *ctx, const stitch_image *image, const sti
 }
 
 int stitch__scan_program(stitch_context *ctx, stitch_program *program, const stitch_image *image,
-                         const stitch_task *task, stitch__scan **out, stitch_error **err)
+                         const stitch_task *task, const stitch__scan_source *from, stitch__scan **out,
+                         stitch_error **err)
 {
     stitch__scan *scan = NULL;
-    stitch_image *ptx = NULL;
+    stitch_image *made = NULL;
+    const stitch_image *ptx = NULL;
     *out = NULL;
     int rc = new_scan(ctx, image, &scan, err);
     if (rc == STITCH_OK)
         rc = read_image(scan, image, err);
     if (rc == STITCH_OK && needs_ptx(scan, image)) {
-        rc = compile_ptx(ctx, program, scan->arch, &ptx, err);
+        rc = from ? from->ptx(from->self, scan->arch, &ptx, err) : compile_ptx(ctx, program, scan->arch, &made, err);
+        if (rc == STITCH_OK)
+            ptx = from ? ptx : made;
         if (rc == STITCH_OK)
             rc = read_ptx(scan, ptx, err);
     }
@@ -423,7 +427,7 @@ int stitch__scan_program(stitch_context *ctx, stitch_program *program, const sti
         rc = read_plan(scan, &program->doc, image, err);
     if (rc == STITCH_OK && (name_functions(scan, image) || stitch__scan_judge(scan, task)))
         rc = stitch__err_nomem(ctx, err);
-    stitch_image_free(ptx);
+    stitch_image_free(made);
     if (rc)
         stitch__scan_free(scan);
     else

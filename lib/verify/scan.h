@@ -149,12 +149,19 @@ typedef struct stitch__scan {
 
 enum { STITCH__SCAN_MAX_GLOBALS = 1024, STITCH__SCAN_MAX_CALLS = 64 };
 
+/* Where PTX comes from, if it is needed. */
+typedef struct stitch__scan_source {
+    int (*ptx)(void *self, const char *arch, const stitch_image **out, stitch_error **err);
+    void *self;
+} stitch__scan_source;
+
 /* Reads the program's code for the image's architecture, its products and its module variables, and judges them by the
- * task's precision (task NULL: only facts). `image` is the program's, from stitch_program_compile(); compiles the
- * source to PTX where machine code does not tell enough (module variables, tcgen05 products, an unknown architecture).
- */
+ * task's precision (task NULL: only facts). `image` is the program's, from stitch_program_compile(). Where machine
+ * code does not tell enough (module variables, tcgen05 products, an unknown architecture) the source's PTX comes from
+ * `from`; NULL: it is compiled here. */
 int stitch__scan_program(stitch_context *ctx, stitch_program *program, const stitch_image *image,
-                         const stitch_task *task, stitch__scan **out, stitch_error **err);
+                         const stitch_task *task, const stitch__scan_source *from, stitch__scan **out,
+                         stitch_error **err);
 /* The same for an image alone, without products; ptx (may be NULL) is its source's PTX. Every kernel counts as used. */
 int stitch__scan_image(stitch_context *ctx, const stitch_image *image, const stitch_image *ptx, const stitch_task *task,
                        stitch__scan **out, stitch_error **err);

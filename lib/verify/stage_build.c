@@ -65,14 +65,12 @@ static int take_diagnostics(stitch__verify *v, const stitch_image *image, stitch
 
 int stitch__stage_compile(stitch__verify *v, stitch_error **err)
 {
-    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    const char *arch = v->dev ? v->dev->info.arch : "sm_90"; /* without a device: something that many have */
     stitch_error *why = NULL;
-    int taken = STITCH_OK, rc;
+    int rc, taken = stitch__candidate_compile(v, arch, false, &v->image, &rc, &why, err);
 
-    options.arch = v->dev ? v->dev->info.arch : "sm_90"; /* without a device: something that many have */
-    options.cancel = v->options.cancel;
-    options.timeout_ms = stitch__scope_left_ms(&v->scope, INT64_MAX);
-    rc = stitch_program_compile(v->program, &options, &v->image, &why);
+    if (taken)
+        return taken;
     if (v->image) {
         taken = take_diagnostics(v, v->image, err);
         if (!taken && rc != STITCH_E_COMPILE)

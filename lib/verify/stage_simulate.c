@@ -337,6 +337,7 @@ static int simulate_beside(stitch__verify *v, stitch_error **err)
 {
     simulation s = {.v = v, .scope = v->scope};
     int64_t until = stitch__now_ns() + (int64_t)BESIDE_MS * 1000000;
+    const stitch_image *ptx;
     stitch_error *why = NULL;
     int rc, back;
 
@@ -351,7 +352,9 @@ static int simulate_beside(stitch__verify *v, stitch_error **err)
     if (!s.scope.deadline_ns || s.scope.deadline_ns > until)
         s.scope.deadline_ns = until;
     bool full = !v->task->reduced;
-    rc = open_beside(&s, &why);
+    rc = stitch__candidate_ptx(v, v->dev->info.arch, &ptx, &why); /* which the runner then finds */
+    if (!rc)
+        rc = open_beside(&s, &why);
     if (!rc && full)
         rc = use_dims(v, true, &why);
     if (!rc)

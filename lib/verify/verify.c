@@ -332,8 +332,12 @@ static int open_device(stitch__verify *v, stitch_error **err)
 /* Everything between entering and leaving the device's context. */
 static int verify_entered(stitch__verify *v, stitch_error **err)
 {
-    int rc = take_head(v, err);
+    int rc;
 
+    if (stitch__wants_compiler(v) && v->options.last_stage != STITCH_STAGE_FORMAT &&
+        v->options.last_stage != STITCH_STAGE_VALIDATE)
+        stitch__worker_ahead(v->ctx, STITCH__WORKER_COMPILER); /* it loads NVRTC while this process does */
+    rc = take_head(v, err);
     if (!rc && v->dev && (v->options.last_stage == STITCH_STAGE_NONE || v->options.last_stage > STITCH_STAGE_COMPILE))
         rc = stitch__warm_start(v, err);
     if (!rc)

@@ -312,6 +312,8 @@ typedef struct stitch__verify {
      * driver lets others wait, those who free memory among them. */
     stitch__worker *profiler;
     struct stitch__warmer *warmer;
+    bool seen_by_compiler;           /* a compiler's process has had the program's source */
+    bool compiles_here;              /* there is none, as the report says */
     stitch__gpu_lock lock;           /* shared, while a stage uses the device and does not time */
     int64_t waited_ns;               /* for others who use or time on the device */
     stitch__collect_options collect; /* what stage profile is asked for */
@@ -359,6 +361,14 @@ int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **er
 /* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
 int stitch__warm_start(stitch__verify *v, stitch_error **err);
 void stitch__warm_join(stitch__verify *v);
+
+/* compile.c: compiles the program for an architecture, in a process of its own where the options want it and there is
+ * one. *code, *why: its failure. */
+int stitch__candidate_compile(stitch__verify *v, const char *arch, bool ptx, const stitch_image **image, int *code,
+                              stitch_error **why, stitch_error **err);
+/* Its PTX: what it has, or a compilation of that kind. `self` is a stitch__verify. */
+int stitch__candidate_ptx(void *self, const char *arch, const stitch_image **image, stitch_error **err);
+bool stitch__wants_compiler(const stitch__verify *v);
 
 /* place.c: opens the candidate where the options want it. v->sets are open. */
 int stitch__candidate_open(stitch__verify *v, stitch_error **err);

@@ -43,7 +43,7 @@ static void *work(void *userdata)
         stitch__clock_sample sample;
         (void)stitch__clocks_read(j->dev, &sample);
     } else {
-        stitch__worker_ahead(j->dev->ctx);
+        stitch__worker_ahead(j->dev->ctx, STITCH__WORKER_CANDIDATE);
     }
     return NULL;
 }

@@ -266,10 +266,13 @@ static char *library(stitch__arena *arena, const char *variable, char *path)
 
 static int start_process(stitch__worker *w, stitch__arena *arena, char *device, size_t size, stitch_error **err)
 {
+    bool compiler = w->role == STITCH__WORKER_COMPILER;
     char *extra[6] = {NULL}, *visible = NULL;
     size_t count = 0;
 
-    if (w->dev->info.simulated) {
+    if (compiler) {
+        snprintf(device, size, "none");
+    } else if (w->dev->info.simulated) {
         snprintf(device, size, "sim:%s", w->dev->info.arch);
     } else {
         visible = visible_devices(arena, w->dev);
@@ -279,9 +282,10 @@ static int start_process(stitch__worker *w, stitch__arena *arena, char *device, 
     }
     if (!getenv("STITCH_NVRTC") && (extra[count] = library(arena, "STITCH_NVRTC", stitch__nvrtc_find(w->ctx))))
         count++;
-    if (!getenv("STITCH_CUBLASLT") && (extra[count] = library(arena, "STITCH_CUBLASLT", stitch__cublaslt_find(w->ctx))))
+    if (!compiler && !getenv("STITCH_CUBLASLT") &&
+        (extra[count] = library(arena, "STITCH_CUBLASLT", stitch__cublaslt_find(w->ctx))))
         count++;
-    if (!w->dev->info.simulated && !getenv("STITCH_CUPTI") &&
+    if (!compiler && !w->dev->info.simulated && !getenv("STITCH_CUPTI") &&
         (extra[count] = library(arena, "STITCH_CUPTI", stitch__cupti_find(w->ctx))))
         count++;
     if (w->role == STITCH__WORKER_PROFILER &&
@@ -295,7 +299,10 @@ static int send_greeting(stitch__worker *w, const char *device, stitch_error **e
 {
     const stitch_context_options *o = stitch__context_options(w->ctx);
     stitch__scope scope = {.ctx = w->ctx};
-    stitch__request q = {.op = STITCH__OP_WORKER_HELLO, .protocol = STITCH__WORKER_PROTOCOL, .sandbox = w->sandbox};
+    stitch__request q = {.op = STITCH__OP_WORKER_HELLO,
+                         .protocol = STITCH__WORKER_PROTOCOL,
+                         .sandbox = w->sandbox,
+                         .role = (uint32_t)w->role};
     stitch__buf b;
     int rc = stitch__random(w->ctx, q.key, sizeof(q.key), err);
 
@@ -351,13 +358,23 @@ int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *p
 
 static int check_greeting(stitch__worker *w, const stitch__reply *r, stitch_error **err)
 {
+    const stitch__nvrtc *nvrtc;
     CUuuid uuid;
+    int rc;
 
     if (r->protocol != STITCH__WORKER_PROTOCOL || strcmp(r->version, stitch_version_string()) != 0)
         return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED,
                            "%s is of version %.40s, this library of version %s: install both from one build", w->path,
                            stitch__utf8_valid(r->version, strlen(r->version)) ? r->version : "?",
                            stitch_version_string());
+    if (w->role == STITCH__WORKER_COMPILER) {
+        rc = stitch__nvrtc_get(w->ctx, &nvrtc, err);
+        if (!rc && (r->nvrtc_major != (uint32_t)nvrtc->major || r->nvrtc_minor != (uint32_t)nvrtc->minor))
+            rc = stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED,
+                             "the compiler's process has found NVRTC %" PRIu32 ".%" PRIu32 ", this process %d.%d",
+                             r->nvrtc_major, r->nvrtc_minor, nvrtc->major, nvrtc->minor);
+        return rc;
+    }
     if (strcmp(r->arch, w->dev->info.arch) != 0 ||
         (device_uuid(w->dev, &uuid) && memcmp(uuid.bytes, r->uuid, sizeof(r->uuid)) != 0))
         return stitch__err(w->ctx, err, STITCH_E_IO, "the worker has opened another device than this process");

@@ -21,7 +21,7 @@ typedef struct stitch__buffer {
 
 struct stitch__worker {
     stitch_context *ctx;
-    stitch__device *dev; /* of the verifier */
+    stitch__device *dev; /* of the verifier; NULL: a compiler, which has no program either */
     stitch__worker_pool *pool;
     char *path, *sandbox_text;
     uint32_t sandbox;
@@ -55,7 +55,7 @@ struct stitch__worker {
 
 /* ---- client.c ---- */
 
-/* Starts the process and sends the greeting, without waiting for anything. */
+/* Starts the process and sends the greeting, without waiting for anything. dev: NULL for a compiler. */
 int stitch__worker_start(stitch_context *ctx, stitch__device *dev, const char *path, uint32_t sandbox, int role,
                          stitch__worker **out, stitch_error **err);
 /* Waits for the answer to the greeting. */

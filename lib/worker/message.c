@@ -78,6 +78,7 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         stitch__buf_append(out, q->key, sizeof(q->key));
         stitch__put_u32(out, q->protocol);
         stitch__put_u32(out, q->sandbox);
+        stitch__put_u32(out, q->role);
         stitch__put_text(out, q->device);
         stitch__put_text(out, q->cache_dir);
         stitch__put_text(out, q->cuda_path);
@@ -131,6 +132,11 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         stitch__put_u64(out, q->at);
         break;
     case STITCH__OP_WORKER_PROBE: stitch__put_text(out, q->text); break;
+    case STITCH__OP_WORKER_COMPILE:
+        stitch__put_u64(out, q->bytes);
+        stitch__put_u32(out, q->seconds);
+        break;
+    case STITCH__OP_WORKER_CODE: stitch__put_u64(out, q->bytes); break;
     default: break;
     }
 }
@@ -200,10 +206,11 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         }
         q->protocol = stitch__get_u32(r);
         q->sandbox = stitch__get_u32(r);
+        q->role = stitch__get_u32(r);
         q->device = stitch__get_text(r, MAX_NAME);
         q->cache_dir = stitch__get_text(r, MAX_PATH);
         q->cuda_path = stitch__get_text(r, MAX_PATH);
-        return q->sandbox <= STITCH__SANDBOX_FULL;
+        return q->sandbox <= STITCH__SANDBOX_FULL && q->role <= STITCH__WORKER_COMPILER;
     case STITCH__OP_WORKER_OPEN:
         q->task_bytes = stitch__get_u64(r);
         q->program_bytes = stitch__get_u64(r);
@@ -253,6 +260,11 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->at = stitch__get_u64(r);
         return in(q->set, 0, STITCH__SETS + STITCH__BLOCK - 1);
     case STITCH__OP_WORKER_PROBE: q->text = stitch__get_text(r, MAX_PROBE); return true;
+    case STITCH__OP_WORKER_COMPILE:
+        q->bytes = stitch__get_u64(r);
+        q->seconds = stitch__get_u32(r);
+        return true;
+    case STITCH__OP_WORKER_CODE: q->bytes = stitch__get_u64(r); return true;
     case STITCH__OP_WORKER_PING:
     case STITCH__OP_WORKER_PREPARE:
     case STITCH__OP_WORKER_INSPECT: return true;
@@ -294,6 +306,17 @@ static void put_hashes(stitch__buf *b, const uint64_t *hashes, size_t count)
         stitch__put_u64(b, hashes[i]);
 }
 
+static void put_compiled(stitch__buf *b, const stitch__reply *r)
+{
+    stitch__put_u32(b, r->result);
+    stitch__put_u32(b, r->rtc_call);
+    for (int i = 0; i < STITCH__PIECES; i++)
+        stitch__put_u64(b, r->pieces[i]);
+    stitch__put_u32(b, r->compiled != NULL);
+    if (r->compiled)
+        stitch__buf_append(b, r->compiled, (size_t)stitch__reply_code_bytes(r));
+}
+
 void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch__buf *out)
 {
     stitch__put_u32(out, (uint32_t)r->rc);
@@ -309,6 +332,8 @@ void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch
     case STITCH__OP_WORKER_HELLO:
         stitch__put_u32(out, r->protocol);
         stitch__put_u32(out, r->pid);
+        stitch__put_u32(out, r->nvrtc_major);
+        stitch__put_u32(out, r->nvrtc_minor);
         stitch__buf_append(out, r->uuid, sizeof(r->uuid));
         put_cut(out, r->version, MAX_NAME);
         put_cut(out, r->arch, MAX_NAME);
@@ -333,6 +358,7 @@ void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch
     case STITCH__OP_WORKER_TIMED_RUN: stitch__put_f64(out, r->us); break;
     case STITCH__OP_WORKER_PROFILE: put_cut(out, r->text, STITCH__WORKER_MAX_FACTS); break;
     case STITCH__OP_WORKER_PROBE: put_cut(out, r->text, MAX_ANSWER); break;
+    case STITCH__OP_WORKER_COMPILE: put_compiled(out, r); break;
     default: break;
     }
 }
@@ -353,12 +379,38 @@ static bool get_hashes(stitch__reader *r, stitch__reply *out, size_t sets)
     return true;
 }
 
+static bool get_compiled(stitch__reader *r, stitch__reply *out)
+{
+    uint64_t total = 0;
+
+    out->result = stitch__get_u32(r);
+    out->rtc_call = stitch__get_u32(r);
+    for (int i = 0; i < STITCH__PIECES; i++) {
+        out->pieces[i] = stitch__get_u64(r);
+        if (out->pieces[i] > STITCH__WORKER_MAX_CODE)
+            return false;
+        total += out->pieces[i];
+    }
+    if (out->result > INT32_MAX || out->rtc_call >= STITCH__RTC_CALLS || total > STITCH__WORKER_MAX_CODE ||
+        out->pieces[STITCH__PIECE_LOG] > STITCH__WORKER_MAX_LOG)
+        return false;
+    if (!stitch__get_bool(r))
+        return true;
+    if (r->failed || r->len - r->at < total)
+        return false;
+    out->compiled = r->data + r->at;
+    r->at += (size_t)total;
+    return true;
+}
+
 static bool get_reply(int op, stitch__reader *r, stitch__reply *out)
 {
     switch (op) {
     case STITCH__OP_WORKER_HELLO:
         out->protocol = stitch__get_u32(r);
         out->pid = stitch__get_u32(r);
+        out->nvrtc_major = stitch__get_u32(r);
+        out->nvrtc_minor = stitch__get_u32(r);
         for (int i = 0; i < 4; i++) {
             uint32_t word = stitch__get_u32(r);
             for (int k = 0; k < 4; k++)
@@ -392,6 +444,7 @@ static bool get_reply(int op, stitch__reader *r, stitch__reply *out)
     case STITCH__OP_WORKER_TIMED_RUN: out->us = stitch__get_f64(r); return time_valid(out->us);
     case STITCH__OP_WORKER_PROFILE: out->text = stitch__get_text(r, STITCH__WORKER_MAX_FACTS); return true;
     case STITCH__OP_WORKER_PROBE: out->text = stitch__get_text(r, MAX_ANSWER); return true;
+    case STITCH__OP_WORKER_COMPILE: return get_compiled(r, out);
     default: return op > STITCH__OP_NONE && op < STITCH__OP_WORKER_COUNT;
     }
 }
@@ -430,4 +483,12 @@ uint64_t stitch__reply_hash(const stitch__reply *r, const void *data, size_t i)
     stitch__reader at = {
         .data = data, .len = (size_t)r->hashes_at + 8 * r->hash_count, .at = (size_t)r->hashes_at + 8 * i};
     return i < r->hash_count ? stitch__get_u64(&at) : 0;
+}
+
+uint64_t stitch__reply_code_bytes(const stitch__reply *r)
+{
+    uint64_t total = 0;
+    for (int i = 0; i < STITCH__PIECES; i++)
+        total += r->pieces[i];
+    return total;
 }

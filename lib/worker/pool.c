@@ -11,8 +11,8 @@
 
 enum {
     START_MS = 60000, /* for a driver that wakes up its devices first */
-    MAX_IDLE = 3,
-    REAP_MS = 2000, /* a killed process whose device is busy takes tens of milliseconds */
+    MAX_IDLE = 4,     /* one of each role */
+    REAP_MS = 2000,   /* a killed process whose device is busy takes tens of milliseconds */
 };
 
 struct stitch__worker_pool {
@@ -152,7 +152,7 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
         if (*out)
             put_away(p, *out);
         *out = NULL;
-        if (!try_again(++failures, &sandbox, rc, dev->info.simulated))
+        if (!try_again(++failures, &sandbox, rc, !dev || dev->info.simulated))
             break;
         stitch__log(p->ctx, STITCH_LOG_WARN, "a worker does not start (%s); trying again%s",
                     why ? stitch_error_message(why) : stitch_status_text(rc),
@@ -171,17 +171,19 @@ static int start(stitch__worker_pool *p, stitch__device *dev, const stitch__scop
     return rc;
 }
 
-/* What starting one needs. *path is released with stitch_free(). */
+/* What starting one needs; *dev is NULL for a compiler. *path is released with stitch_free(). */
 static int look_around(stitch_context *ctx, const stitch__worker_options *o, stitch__worker_pool **pool,
                        stitch__device **dev, char **path, uint32_t *sandbox, stitch_error **err)
 {
     void *state = NULL;
-    int rc;
+    int rc = STITCH_OK;
 
+    *dev = NULL;
     if (stitch__context_options(ctx)->get_proc)
         return stitch__err(ctx, err, STITCH_E_UNSUPPORTED,
                            "the context's driver is the host's own (get_proc): no other process can use it");
-    rc = stitch__device_get(ctx, dev, err);
+    if (o->role != STITCH__WORKER_COMPILER)
+        rc = stitch__device_get(ctx, dev, err);
     if (!rc)
         rc = stitch__context_slot(ctx, STITCH__SLOT_WORKER, make_pool, free_pool, &state, err);
     if (!rc)
@@ -211,7 +213,7 @@ int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, cons
     if (rc)
         return rc;
     *out = take_idle(p, path, sandbox, o);
-    if (!*out && *stitch__context_options(ctx)->cache_dir) {
+    if (!*out && dev && *stitch__context_options(ctx)->cache_dir) {
         /* Into the compile cache, which a worker may only read. */
         (void)stitch__generate_warm(dev);
         (void)stitch__hash_warm(dev);
@@ -276,9 +278,9 @@ void stitch__worker_release(stitch__worker *w, bool reusable)
     pthread_mutex_unlock(&p->lock);
 }
 
-void stitch__worker_ahead(stitch_context *ctx)
+void stitch__worker_ahead(stitch_context *ctx, int role)
 {
-    static const stitch__worker_options o;
+    const stitch__worker_options o = {.role = role};
     stitch__worker_pool *p;
     stitch__worker *w = NULL;
     stitch__device *dev;

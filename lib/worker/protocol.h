@@ -10,12 +10,15 @@
 #include "worker/worker.h"
 
 enum {
-    STITCH__WORKER_PROTOCOL = 5,
+    STITCH__WORKER_PROTOCOL = 6,
     STITCH__WORKER_MAX_PAYLOAD = 1 << 20, /* larger things go through shared memory */
     STITCH__WORKER_MAX_MESSAGE = 4096,    /* of an error's text */
     STITCH__WORKER_MAX_DETAILS = 65536,
     STITCH__WORKER_MAX_FACTS = 3 << 18,   /* of a profile, as JSON */
     STITCH__WORKER_MAX_METRICS = 1 << 14, /* of the names of metrics that are asked for */
+    STITCH__WORKER_MAX_LOG = 4 << 20,     /* of a compilation */
+    STITCH__WORKER_MAX_CODE = 128 << 20,  /* of everything that a compilation gives */
+    STITCH__WORKER_CODE_INSIDE = 3 << 18, /* of it, in the reply itself */
     STITCH__WORKER_BUFFERS = STITCH__SETS * STITCH__TASK_MAX_TENSORS + 1, /* of shared device memory */
     STITCH__WORKER_KEY = 32,
     STITCH__FRAME_BYTES = 64,
@@ -69,7 +72,9 @@ bool stitch__same_bytes(const void *a, const void *b, size_t len); /* in constan
     X(CLOSE, "closing the program")                                                                                    \
     X(PROBE, "answering a probe")                                                                                      \
     X(PROFILE, "profiling the program")                                                                                \
-    X(OUTPUT, "sharing the memory of an output")
+    X(OUTPUT, "sharing the memory of an output")                                                                       \
+    X(COMPILE, "compiling")                                                                                            \
+    X(CODE, "handing over compiled code")
 
 typedef enum stitch__worker_op {
     STITCH__OP_NONE,
@@ -87,12 +92,15 @@ enum {
     STITCH__SANDBOX_FULL,
 };
 
+/* Pieces of what a compilation gives, in the order in which they follow each other. */
+enum { STITCH__PIECE_LOG, STITCH__PIECE_PTX, STITCH__PIECE_CUBIN, STITCH__PIECE_SYMBOLS, STITCH__PIECES };
+
 /* Only the members of a request's type travel. Texts point into the message. */
 typedef struct stitch__request {
     int op;
     /* HELLO */
     uint8_t key[STITCH__WORKER_KEY];
-    uint32_t protocol, sandbox;
+    uint32_t protocol, sandbox, role;
     const char *device, *cache_dir, *cuda_path;
     /* OPEN: one memory file, the task's bytes and then the program's */
     uint64_t task_bytes, program_bytes;
@@ -120,6 +128,9 @@ typedef struct stitch__request {
     /* PROFILE: parts and set as in stitch__collect_options; `text` has the names of more metrics, joined by commas */
     uint32_t parts, metrics;
     const char *text; /* PROBE, PROFILE */
+    /* COMPILE: `bytes` of a memory file (compiler.c), and the time of the processor that it may take; CODE: `bytes` of
+     * one that the answer is to be written to */
+    uint32_t seconds;
 } stitch__request;
 
 typedef struct stitch__reply {
@@ -130,7 +141,7 @@ typedef struct stitch__reply {
     const char *message, *details; /* of whichever failed */
     uint64_t busy_ns;              /* the worker's time for the request */
     /* HELLO */
-    uint32_t protocol, pid;
+    uint32_t protocol, pid, nvrtc_major, nvrtc_minor; /* nvrtc: of a compiler */
     uint8_t uuid[16];
     const char *version, *arch, *name, *sandbox;
     /* PREPARE */
@@ -143,6 +154,10 @@ typedef struct stitch__reply {
     double times[STITCH__BLOCK];
     double us;        /* TIMED_RUN */
     const char *text; /* PROBE, PROFILE: the facts as JSON */
+    /* COMPILE */
+    uint32_t result, rtc_call; /* as in stitch__rtc */
+    uint64_t pieces[STITCH__PIECES];
+    const void *compiled; /* all pieces, in the message; NULL: they are fetched by CODE */
 } stitch__reply;
 
 void stitch__request_encode(const stitch__request *q, stitch__buf *out);
@@ -152,6 +167,8 @@ int stitch__request_decode(int op, const void *data, size_t len, stitch__request
 void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch__buf *out);
 /* Checks form and ranges: statuses, finite times, UTF-8 is left to whoever prints it. */
 int stitch__reply_decode(int op, const void *data, size_t len, stitch__reply *out, stitch_error **err);
+/* The bytes of all pieces of a compilation. */
+uint64_t stitch__reply_code_bytes(const stitch__reply *r);
 /* Hash number i of a decoded reply. */
 uint64_t stitch__reply_hash(const stitch__reply *r, const void *data, size_t i);
 
@@ -171,6 +188,11 @@ typedef struct stitch__tensor_data {
 } stitch__tensor_data;
 /* STITCH_OK with bytes 0 and no source: nothing to send. */
 int stitch__worker_task_data(const stitch_task *t, size_t index, stitch__tensor_data *out, stitch_error **err);
+
+/* compiler.c: what NVRTC is given, as bytes. Decoded texts point into the data, the arrays are the arena's. */
+void stitch__rtc_input_encode(const stitch__rtc_input *in, stitch__buf *out);
+int stitch__rtc_input_decode(stitch__arena *arena, const void *data, size_t len, stitch__rtc_input *out,
+                             stitch_error **err);
 
 /* ---- channel.c: frames over a stream socket ---------------------------------------------------------------------- */
 
@@ -253,9 +275,17 @@ char **stitch__worker_environment(stitch__arena *arena, char *const *from, char 
 
 /* Limits of the process: at its start. */
 void stitch__sandbox_limits(stitch__buf *applied);
+/* Further ones of a compiler: memory, and that others survive it where the machine's memory ends. *memory: its limit.
+ */
+void stitch__sandbox_compiler(stitch__buf *applied, uint64_t *memory);
+/* Whether so much of `memory` has been taken since then that the next compilation could lack it. */
+bool stitch__sandbox_spent(uint64_t memory);
+/* The processor's time that this process may take from now on; then the kernel ends it. */
+void stitch__sandbox_seconds(uint32_t seconds);
 /* No writing but to device files, no reading but of system folders and `folders` (a line each; missing ones are
- * ignored), no network; for this thread and those that it starts. `applied` gets "landlock 5" or why not. */
-void stitch__sandbox_files(const char *folders, stitch__buf *applied);
+ * ignored), no network; for this thread and those that it starts. `applied` gets "landlock 5" or why not. Without
+ * `device`, a GPU's device files and what tells of other processes and of the machine are out of reach, too. */
+void stitch__sandbox_files(const char *folders, bool device, stitch__buf *applied);
 /* No sockets, no processes, no tracing, no mounts, ...; for all threads. */
 void stitch__sandbox_calls(stitch__buf *applied);
 

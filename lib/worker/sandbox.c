@@ -22,6 +22,9 @@
 
 #include "worker/protocol.h"
 
+#define COMPILER_MEMORY (UINT64_C(8) << 30) /* at most half of the machine's */
+#define COMPILER_STACK  (64u << 20)         /* of its first thread; NVRTC runs on one of its own (nvrtc.c) */
+
 static void note(stitch__buf *applied, const char *text)
 {
     stitch__buf_printf(applied, "%s%s", applied->len ? ", " : "", text);
@@ -71,6 +74,58 @@ void stitch__sandbox_limits(stitch__buf *applied)
         good = false;
     if (good)
         note(applied, "rlimits");
+}
+
+/* What the process has mapped already, in bytes: much, where a sanitizer is in it. */
+static uint64_t mapped_bytes(void)
+{
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f && fscanf(f, "%lu", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void stitch__sandbox_compiler(stitch__buf *applied, uint64_t *memory)
+{
+    int64_t pages = sysconf(_SC_PHYS_PAGES);
+    uint64_t machine = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : COMPILER_MEMORY;
+    int fd;
+
+    *memory = machine / 2 < COMPILER_MEMORY ? machine / 2 : COMPILER_MEMORY;
+    (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* else the file is root's; nothing of a stranger's is here yet */
+    fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    if (fd >= 0) {
+        (void)!write(fd, "1000", 4); /* where memory ends, this process is the first to go */
+        close(fd);
+    }
+    if (!limit(RLIMIT_AS, (rlim_t)(mapped_bytes() + *memory)) || !limit(RLIMIT_STACK, COMPILER_STACK))
+        note(applied, "no limit of memory");
+}
+
+bool stitch__sandbox_spent(uint64_t memory)
+{
+    struct rlimit now;
+    uint64_t used = mapped_bytes();
+
+    return memory && getrlimit(RLIMIT_AS, &now) == 0 && now.rlim_cur != RLIM_INFINITY &&
+           used + memory / 4 * 3 > (uint64_t)now.rlim_cur;
+}
+
+void stitch__sandbox_seconds(uint32_t seconds)
+{
+    struct rusage used;
+    struct rlimit now;
+
+    if (getrusage(RUSAGE_SELF, &used) != 0 || getrlimit(RLIMIT_CPU, &now) != 0)
+        return;
+    now.rlim_cur = (rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 2 + seconds;
+    if (now.rlim_cur < now.rlim_max)
+        (void)setrlimit(RLIMIT_CPU, &now);
 }
 
 /* ---- files: Landlock --------------------------------------------------------------------------------------------- */
@@ -132,13 +187,13 @@ static void allow_lines(int ruleset, const char *folders, uint64_t access)
     }
 }
 
-/* A GPU's device files, and those that cannot harm. */
-static void allow_devices(int ruleset, uint64_t access)
+/* Device files that cannot harm, and (`all`) a GPU's. */
+static void allow_devices(int ruleset, uint64_t access, bool all)
 {
     static const char *const plain[] = {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"};
     static const char *const prefixes[] = {"nvidia", "nvhost", "nvmap", "dxg"};
     char path[300];
-    DIR *folder = opendir("/dev");
+    DIR *folder = all ? opendir("/dev") : NULL;
 
     for (size_t i = 0; i < STITCH__COUNT(plain); i++)
         allow(ruleset, plain[i], access);
@@ -152,7 +207,7 @@ static void allow_devices(int ruleset, uint64_t access)
         closedir(folder);
 }
 
-void stitch__sandbox_files(const char *folders, stitch__buf *applied)
+void stitch__sandbox_files(const char *folders, bool with_device, stitch__buf *applied)
 {
     static const char *const system[] = {"/usr",
                                          "/lib",
@@ -166,13 +221,11 @@ void stitch__sandbox_files(const char *folders, stitch__buf *applied)
                                          "/etc/nvidia",
                                          "/etc/alternatives",
                                          "/etc/localtime",
-                                         "/etc/vulkan",
-                                         "/sys",
-                                         "/proc",
-                                         "/run/opengl-driver",
-                                         "/run/nvidia-persistenced",
                                          "/nix/store",
                                          "/gnu/store"};
+    static const char *const for_device[] = {"/etc/vulkan", "/sys", "/proc", "/run/opengl-driver",
+                                             "/run/nvidia-persistenced"};
+    static const char *const for_none[] = {"/proc/self", "/sys/devices/system/cpu"};
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, CREATE_VERSION);
     ruleset_attr attr = {FS_ALL_1, 0, 0};
     uint64_t read, device = FS_READ_FILE | FS_WRITE_FILE | FS_READ_DIR;
@@ -201,13 +254,18 @@ void stitch__sandbox_files(const char *folders, stitch__buf *applied)
     }
     for (size_t i = 0; i < STITCH__COUNT(system); i++)
         allow(ruleset, system[i], read);
+    for (size_t i = 0; with_device && i < STITCH__COUNT(for_device); i++)
+        allow(ruleset, for_device[i], read);
+    for (size_t i = 0; !with_device && i < STITCH__COUNT(for_none); i++)
+        allow(ruleset, for_none[i], read);
     allow_lines(ruleset, folders, read);
-    allow_devices(ruleset, device);
+    allow_devices(ruleset, device, with_device);
     /* The driver gives its threads names (it opens with O_TRUNC), and does not start where it cannot. Which threads
      * that will be is not known yet, so it has to be the whole folder. As this process is not dumpable, what else is in
      * there belongs to root. To a worker of root it opens files of its own (memory, scores, labels) and those below
      * net/ that root may write. */
-    allow(ruleset, "/proc/self/task", FS_WRITE_FILE | (attr.fs & FS_TRUNCATE));
+    if (with_device)
+        allow(ruleset, "/proc/self/task", FS_WRITE_FILE | (attr.fs & FS_TRUNCATE));
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) == 0) {
         snprintf(text, sizeof(text), "landlock %ld", abi);
         note(applied, text);

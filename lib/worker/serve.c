@@ -31,7 +31,7 @@ static int handle(stitch__server *s, stitch__exchange *x)
         s->hooks->probe(x->q->text, &x->text);
         x->reply.text = x->text.data ? x->text.data : "";
         return STITCH_OK;
-    default: return stitch__serve_program(s, x);
+    default: return s->compiler ? stitch__serve_compiler(s, x) : stitch__serve_program(s, x);
     }
 }
 
@@ -91,6 +91,8 @@ static int answer(stitch__server *s, int op, int memory)
         rc = handle(s, &x);
     /* After a fault, or while the device still runs the program, this process is of no more use. */
     s->lost = rc == STITCH_E_FAULT || x.code == STITCH_E_FAULT || (s->runner && stitch__runner_abandoned(s->runner));
+    /* A compilation that took much memory may have left the process with little. */
+    s->lost |= s->compiler && !s->code.len && stitch__sandbox_spent(s->memory);
     return send_reply(s, &x, rc, start);
 }
 
@@ -197,6 +199,44 @@ out:
     return rc;
 }
 
+static int open_confined_device(stitch__server *s, const stitch__request *q, stitch__buf *folders, stitch_error **err)
+{
+    int rc = folders->failed ? stitch__err_nomem(s->ctx, err) : STITCH_OK;
+
+    if (!rc && q->sandbox == STITCH__SANDBOX_FULL)
+        stitch__sandbox_files(folders->data ? folders->data : "", true, &s->sandbox);
+    if (!rc)
+        rc = open_device(s, err);
+    /* The simulator knows the bounds of every buffer by itself. */
+    if (!rc && !s->dev->info.simulated && !stitch__guards_enable(s->dev))
+        stitch__buf_puts(&s->sandbox, s->sandbox.len ? ", no guarded memory" : "no guarded memory");
+    if (!rc && stitch__device_reaches_host(s->dev))
+        stitch__buf_puts(&s->sandbox, s->sandbox.len ? ", reaches host memory" : "reaches host memory");
+    if (!rc && q->sandbox == STITCH__SANDBOX_LATE) {
+        stitch__sandbox_files(folders->data ? folders->data : "", true, &s->sandbox);
+        stitch__buf_puts(&s->sandbox, " (one thread)");
+    }
+    return rc;
+}
+
+/* NVRTC is opened under the sandbox already: whatever it lacks there shows now. */
+static int open_compiler(stitch__server *s, const stitch__request *q, stitch__buf *folders, stitch_error **err)
+{
+    char *nvrtc = stitch__nvrtc_find(s->ctx);
+    int rc;
+
+    add_folders_of(folders, nvrtc);
+    stitch_free(nvrtc);
+    rc = folders->failed ? stitch__err_nomem(s->ctx, err) : STITCH_OK;
+    if (!rc && q->sandbox != STITCH__SANDBOX_NONE) {
+        stitch__sandbox_compiler(&s->sandbox, &s->memory);
+        stitch__sandbox_files(folders->data ? folders->data : "", false, &s->sandbox);
+    }
+    if (!rc)
+        rc = stitch__nvrtc_get(s->ctx, &s->nvrtc, err);
+    return rc;
+}
+
 static int open_all(stitch__server *s, const stitch__request *q, stitch_error **err)
 {
     stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
@@ -206,6 +246,7 @@ static int open_all(stitch__server *s, const stitch__request *q, stitch_error **
     if (q->protocol != STITCH__WORKER_PROTOCOL)
         return stitch__err(NULL, err, STITCH_E_UNSUPPORTED, "the worker speaks protocol %d, the library %" PRIu32,
                            STITCH__WORKER_PROTOCOL, q->protocol);
+    s->compiler = q->role == STITCH__WORKER_COMPILER;
     options.device = q->device;
     options.cache_dir = q->cache_dir;
     options.cuda_path = *q->cuda_path ? q->cuda_path : NULL;
@@ -214,21 +255,7 @@ static int open_all(stitch__server *s, const stitch__request *q, stitch_error **
         return rc;
     stitch__buf_init(&folders, s->ctx);
     readable_folders(s, q, &folders);
-    if (folders.failed)
-        rc = stitch__err_nomem(s->ctx, err);
-    if (!rc && q->sandbox == STITCH__SANDBOX_FULL)
-        stitch__sandbox_files(folders.data ? folders.data : "", &s->sandbox);
-    if (!rc)
-        rc = open_device(s, err);
-    /* The simulator knows the bounds of every buffer by itself. */
-    if (!rc && !s->dev->info.simulated && !stitch__guards_enable(s->dev))
-        stitch__buf_puts(&s->sandbox, s->sandbox.len ? ", no guarded memory" : "no guarded memory");
-    if (!rc && stitch__device_reaches_host(s->dev))
-        stitch__buf_puts(&s->sandbox, s->sandbox.len ? ", reaches host memory" : "reaches host memory");
-    if (!rc && q->sandbox == STITCH__SANDBOX_LATE) {
-        stitch__sandbox_files(folders.data ? folders.data : "", &s->sandbox);
-        stitch__buf_puts(&s->sandbox, " (one thread)");
-    }
+    rc = s->compiler ? open_compiler(s, q, &folders, err) : open_confined_device(s, q, &folders, err);
     if (!rc)
         rc = start_watch(s, err);
     if (!rc && q->sandbox != STITCH__SANDBOX_NONE)
@@ -254,9 +281,13 @@ static int greet(stitch__server *s)
         x.reply.protocol = STITCH__WORKER_PROTOCOL;
         x.reply.pid = (uint32_t)getpid();
         x.reply.version = stitch_version_string();
+        x.reply.sandbox = s->sandbox.data ? s->sandbox.data : "";
+        x.reply.nvrtc_major = s->nvrtc ? (uint32_t)s->nvrtc->major : 0;
+        x.reply.nvrtc_minor = s->nvrtc ? (uint32_t)s->nvrtc->minor : 0;
+    }
+    if (!rc && s->dev) {
         x.reply.arch = s->dev->info.arch;
         x.reply.name = s->dev->info.name;
-        x.reply.sandbox = s->sandbox.data ? s->sandbox.data : "";
         if (s->dev->drv->DeviceGetUuid && s->dev->drv->DeviceGetUuid(&uuid, s->dev->ordinal) == CUDA_SUCCESS)
             memcpy(x.reply.uuid, uuid.bytes, sizeof(x.reply.uuid));
     }
@@ -275,6 +306,7 @@ static void open_profiling(stitch__server *s)
 static void close_all(stitch__server *s)
 {
     stitch__serve_close_program(s, false);
+    stitch__buf_free(&s->code);
     if (s->stream)
         s->dev->drv->StreamDestroy(s->stream);
     if (s->entered)
@@ -300,6 +332,8 @@ int stitch__worker_main(const stitch__worker_hooks *hooks)
     rc = greet(&s);
     if (!rc && getenv(STITCH__WORKER_COUNTS))
         open_profiling(&s);
+    if (!rc && s.compiler)
+        stitch__serve_warm_compiler(&s);
     while (!rc && !s.lost) {
         rc = stitch__channel_receive(&s.channel, NULL, &op, &memory, "waiting for a request", NULL);
         if (!rc)

@@ -23,6 +23,11 @@ typedef struct stitch__server {
     bool lost; /* after this answer the process is of no more use */
     CUstream stream;
     stitch__buf sandbox; /* what confines this process */
+    /* of a compiler, which has no device */
+    bool compiler;
+    const stitch__nvrtc *nvrtc;
+    uint64_t memory;  /* that it may take */
+    stitch__buf code; /* what the last compilation gave */
     /* of the program at hand */
     stitch_task *task;
     stitch_program *program;
@@ -52,6 +57,13 @@ typedef struct stitch__exchange {
     int code;
     stitch_error *why, *err; /* the program's (with code), the request's */
 } stitch__exchange;
+
+/* ---- serve_compile.c ---- */
+
+/* Any request of a compiler's but those of the process itself. */
+int stitch__serve_compiler(stitch__server *s, stitch__exchange *x);
+/* A first compilation, of nothing in particular: what NVRTC makes at its first use is there for the next one. */
+void stitch__serve_warm_compiler(stitch__server *s);
 
 /* ---- serve_program.c ---- */
 

@@ -16,7 +16,7 @@ enum {
 
 void stitch__worker_close(stitch__worker *w)
 {
-    bool keep = !w->lost && stitch__buffers_spare(w);
+    bool keep = w->dev && !w->lost && stitch__buffers_spare(w);
     const stitch__request q = {.op = STITCH__OP_WORKER_CLOSE, .keep_buffers = keep};
 
     if (w->open && !w->lost) {

@@ -26,6 +26,8 @@ typedef enum stitch__worker_role {
     /* CUPTI is loaded in it, and it keeps the privilege to count, where the host has that. Serves once: CUPTI does not
      * tell kernels apart for long. */
     STITCH__WORKER_PROFILER,
+    /* Compiles sources of strangers, and opens no device: a context without one can have it, too. */
+    STITCH__WORKER_COMPILER,
 } stitch__worker_role;
 
 typedef struct stitch__worker_options {
@@ -39,9 +41,14 @@ typedef struct stitch__worker_options {
  * STITCH_E_NOT_FOUND: there is no stitch-worker; STITCH_E_IO: it does not start. options may be NULL. */
 int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, const stitch__worker_options *options,
                            stitch__worker **out, stitch_error **err);
-/* Starts one in the background, for whoever acquires it next with default options, unless one idles. Does not wait, and
- * leaves every trouble to that call. */
-void stitch__worker_ahead(stitch_context *ctx);
+/* Starts one in the background, for whoever acquires it next with default options but for the role, unless one idles.
+ * Does not wait, and leaves every trouble to that call. */
+void stitch__worker_ahead(stitch_context *ctx, int role);
+/* Compiles in one of role COMPILER (options: NULL, or which; its role is not looked at). *missing: none could be had,
+ * and nobody has seen the source. Otherwise STITCH_E_COMPILE: the process did not survive the source, or gave no proper
+ * answer; STITCH_E_TIMEOUT, STITCH_E_CANCELLED: it was ended because the scope was. */
+int stitch__worker_compile(stitch_context *ctx, const stitch__scope *scope, const stitch__worker_options *options,
+                           const stitch__rtc_input *in, stitch__rtc *out, bool *missing, stitch_error **err);
 /* Sends program (with the images that it carries) and task (interface at its current dims, distributions, data of
  * inputs and weights; nothing of its reference). Both must outlive the candidate; the candidate's close() ends the
  * session and keeps the worker. Its operations may be called after an error too: they then return one. */

@@ -455,7 +455,7 @@ TEST(products_of_a_plan)
     CHECK_OK(stitch_program_compile(p, &o, &image, &err));
     stitch_task *task = new_task(ctx, STITCH_PRECISION_F32, "f32");
     stitch__scan *scan;
-    CHECK_OK(stitch__scan_program(ctx, p, image, task, &scan, &err));
+    CHECK_OK(stitch__scan_program(ctx, p, image, task, NULL, &scan, &err));
     CHECK_INT(scan->gemm_count, 2);
     CHECK_INT(scan->function_count, 2);
     CHECK(finding(scan, true, "product of tf32 and tf32 with f32 accumulation"));

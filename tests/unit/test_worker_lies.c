@@ -420,8 +420,8 @@ TEST(it_starts_ahead)
     CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "HELLO:stall", 1), 0);
     set_up();
     int64_t start = stitch__now_ns();
-    stitch__worker_ahead(ctx);
-    stitch__worker_ahead(ctx); /* one will do */
+    stitch__worker_ahead(ctx, STITCH__WORKER_CANDIDATE);
+    stitch__worker_ahead(ctx, STITCH__WORKER_CANDIDATE); /* one will do */
     CHECK((double)(stitch__now_ns() - start) / 1e6 < 1000);
     CHECK(has_children());
     scope = stitch__scope_make(ctx, NULL, 300);
@@ -430,17 +430,17 @@ TEST(it_starts_ahead)
     CHECK(!has_children());
     CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
     set_up();
-    stitch__worker_ahead(ctx);
+    stitch__worker_ahead(ctx, STITCH__WORKER_CANDIDATE);
     scope = stitch__scope_make(ctx, NULL, SOON_MS);
     CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
     pid = stitch__worker_pid(w);
     stitch__worker_release(w, true);
-    stitch__worker_ahead(ctx); /* it idles: no other one */
+    stitch__worker_ahead(ctx, STITCH__WORKER_CANDIDATE); /* it idles: no other one */
     CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
     CHECK_INT(stitch__worker_pid(w), pid);
     stitch__worker_release(w, true);
     CHECK_INT(setenv("STITCH_WORKER", "/nowhere", 1), 0);
-    stitch__worker_ahead(ctx); /* no trouble of its own */
+    stitch__worker_ahead(ctx, STITCH__WORKER_CANDIDATE); /* no trouble of its own */
     CHECK_ERR(stitch__worker_acquire(ctx, &scope, NULL, &w, &err), STITCH_E_NOT_FOUND, "/nowhere");
     CHECK_INT(unsetenv("STITCH_WORKER"), 0);
     tear_down();
