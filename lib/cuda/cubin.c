@@ -30,6 +30,7 @@ typedef struct reader {
     uint32_t *by_symbol;  /* symbol -> 1 + index of its entry */
     size_t symbol_count;
     bool reserved_shared;
+    uint64_t info_left; /* bytes of .nv.info that may still come: sections of a valid file do not overlap */
     stitch__entries *out;
     const char **why;
 } reader;
@@ -132,6 +133,9 @@ static int walk_info(reader *r, const stitch__section *s, stitch__entry *entry, 
 
 static int read_info(reader *r, const stitch__section *s, stitch__entry *entry)
 {
+    if (s->size > r->info_left)
+        return bad(r, "its .nv.info sections overlap");
+    r->info_left -= s->size;
     if (!entry)
         return walk_info(r, s, NULL, false);
     if (entry->params)
@@ -178,7 +182,7 @@ static int read_sections(reader *r)
 
 int stitch__cubin_parse(stitch__arena *arena, const void *data, size_t size, stitch__entries *out, const char **why)
 {
-    reader r = {.arena = arena, .out = out, .why = why};
+    reader r = {.arena = arena, .info_left = size, .out = out, .why = why};
     *out = (stitch__entries){0};
     *why = "";
     const char *none = stitch__elf_open(&r.e, data, size, &r.names);

@@ -361,7 +361,7 @@ static int assembler(parser *p, span line)
     if (has(rest, "Ptx assembly aborted due to errors", NULL) && p->out->errors)
         return STITCH_OK;
     int64_t source = 0;
-    if (ptx_line > 0 && ptx_line < INT32_MAX && p->ptx)
+    if (ptx_line > 0 && ptx_line < INT32_MAX && p->ptx && p->out->count < STITCH__DIAGNOSTICS_MAX)
         source = stitch__ptx_source_line(p->ptx, p->ptx_len, (int)ptx_line);
     return add(p, sev, source, (span){here, sizeof(here) - 1}, rest);
 }

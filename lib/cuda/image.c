@@ -2,6 +2,8 @@
  *
  * Images: what a compilation gave. Filled once, then immutable and counted.
  */
+#include <stdlib.h>
+
 #include "cuda/internal.h"
 
 enum { MAX_LOG_BYTES = 256 << 10, MAX_META_KERNELS = 65536 };
@@ -116,28 +118,37 @@ static int make_kernel(stitch_image *image, const stitch__entry *entry, const ch
     return make_params(image, entry, kernel);
 }
 
+static int compare_usages(const void *a, const void *b)
+{
+    return strcmp(((const stitch__usage *)a)->symbol, ((const stitch__usage *)b)->symbol);
+}
+
+/* Of sorted ones: there may be many kernels. */
 static void apply_usage(const stitch__usages *usages, stitch__kernel *kernel)
 {
-    for (size_t i = 0; usages && i < usages->count; i++) {
-        const stitch__usage *u = &usages->list[i];
-        if (strcmp(u->symbol, kernel->info.symbol) != 0)
-            continue;
-        if (u->registers >= 0) /* the lines for this kernel were all there */
-            kernel->info.static_shared = u->shared;
-        kernel->info.spill_stores = u->spill_stores;
-        kernel->info.spill_loads = u->spill_loads;
-        if (u->stack > kernel->info.local)
-            kernel->info.local = u->stack;
-    }
+    const stitch__usage wanted = {.symbol = kernel->info.symbol};
+    const stitch__usage *u = usages && usages->count
+                                 ? bsearch(&wanted, usages->list, usages->count, sizeof(*usages->list), compare_usages)
+                                 : NULL;
+    if (!u)
+        return;
+    if (u->registers >= 0) /* the lines for this kernel were all there */
+        kernel->info.static_shared = u->shared;
+    kernel->info.spill_stores = u->spill_stores;
+    kernel->info.spill_loads = u->spill_loads;
+    if (u->stack > kernel->info.local)
+        kernel->info.local = u->stack;
 }
 
 int stitch__image_set_kernels(stitch_image *image, const char *const *names, const char *const *symbols, size_t count,
-                              const stitch__usages *usages, stitch_error **err)
+                              stitch__usages *usages, stitch_error **err)
 {
     stitch__entries entries;
     int rc = parse_entries(image, &entries, err);
     if (rc)
         return rc;
+    if (usages && usages->count)
+        qsort(usages->list, usages->count, sizeof(*usages->list), compare_usages);
     image->kernels = stitch__arena_array(&image->arena, count + entries.count + 1, sizeof(*image->kernels));
     bool *asked = stitch__arena_array(&image->arena, entries.count + 1, sizeof(*asked));
     if (!image->kernels || !asked)

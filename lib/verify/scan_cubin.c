@@ -32,7 +32,8 @@ typedef struct reader {
     uint32_t shnum, shentsize;
     section names, symbols, strings;
     int arch;
-    uint64_t code_left; /* bytes of code that may still come: sections of a valid file do not overlap */
+    uint64_t code_left;  /* bytes of code that may still come: sections of a valid file do not overlap */
+    uint64_t names_left; /* and of names: any number of symbols can have the same long one */
     const char **why;
 } reader;
 
@@ -134,10 +135,13 @@ static int read_symbols(reader *r, unsigned char *kinds)
     for (uint64_t i = 0; i < r->symbols.size / 24; i++, p += 24) {
         unsigned type = p[4] & 15, other = p[5];
         uint32_t index = u16(p + 6);
-        const char *name = string_at(r, &r->strings, u32(p)), *where;
+        const char *name = type == STT_FUNC || type == STT_OBJECT ? string_at(r, &r->strings, u32(p)) : NULL, *where;
         int rc = STITCH_OK;
-        if (!name || !*name || (type != STT_FUNC && type != STT_OBJECT))
+        if (!name || !*name)
             continue;
+        if (strlen(name) > r->names_left)
+            return bad(r, "its symbols' names are longer than the file");
+        r->names_left -= strlen(name);
         if (type == STT_FUNC && index == 0)
             rc = stitch__scan_add_call(r->scan, name, strlen(name));
         if (rc)
@@ -159,7 +163,7 @@ static int read_symbols(reader *r, unsigned char *kinds)
 
 int stitch__scan_cubin(stitch__scan *scan, const void *data, size_t size, const char **why)
 {
-    reader r = {.scan = scan, .data = data, .size = size, .code_left = size, .why = why};
+    reader r = {.scan = scan, .data = data, .size = size, .code_left = size, .names_left = size, .why = why};
     *why = "";
     if (sscanf(scan->arch, "sm_%d", &r.arch) != 1)
         return bad(&r, "its architecture is not known");

@@ -70,6 +70,8 @@ static int open_in_worker(stitch__timer *t, stitch__side *s, stitch_program *pro
 
     options.arch = v->dev->info.arch;
     options.ptx = v->dev->info.simulated;
+    options.cancel = v->options.cancel;
+    options.timeout_ms = stitch__scope_left_ms(&v->scope, INT64_MAX);
     if (!rc)
         rc = stitch_program_compile(program, &options, NULL, why);
     if (!rc)

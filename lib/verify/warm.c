@@ -14,6 +14,7 @@
 typedef struct job {
     pthread_t thread;
     stitch__device *dev;
+    stitch__scope scope;
     stitch_program *program; /* NULL: the library's kernels */
     stitch_interface *iface;
     int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks; 4: a worker, which starts
@@ -31,6 +32,8 @@ static void *work(void *userdata)
     if (j->program) {
         stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
         options.arch = j->dev->info.arch;
+        options.cancel = j->scope.cancel; /* whoever joins this thread shall not wait for longer */
+        options.timeout_ms = stitch__scope_left_ms(&j->scope, INT64_MAX);
         if (stitch_program_validate(j->program, j->iface, j->dev->info.arch, NULL) == STITCH_OK)
             (void)stitch_program_compile(j->program, &options, NULL, NULL);
     } else if (j->which == 0) {
@@ -48,10 +51,12 @@ static void *work(void *userdata)
     return NULL;
 }
 
-static void start(stitch__warmer *w, job made)
+static void start(stitch__verify *v, job made)
 {
+    stitch__warmer *w = v->warmer;
     job *j = &w->jobs[w->count];
     *j = made;
+    j->scope = v->scope;
     if (pthread_create(&j->thread, NULL, work, j) == 0)
         w->count++;
     else
@@ -70,7 +75,7 @@ static void start_program(stitch__verify *v, const stitch__compute *c)
         if (w->jobs[i].program == c->program)
             return;
     if (stitch__task_interface(v->task, v->task->reduced, c->output_dtype, &iface, NULL) == STITCH_OK)
-        start(w, (job){.dev = v->dev, .program = c->program, .iface = iface});
+        start(v, (job){.dev = v->dev, .program = c->program, .iface = iface});
 }
 
 int stitch__warm_start(stitch__verify *v, stitch_error **err)
@@ -80,7 +85,7 @@ int stitch__warm_start(stitch__verify *v, stitch_error **err)
         return stitch__err_nomem(v->ctx, err);
     for (int which = 0; which < 5; which++)
         if (which < 4 || stitch__wants_worker(v))
-            start(v->warmer, (job){.dev = v->dev, .which = which});
+            start(v, (job){.dev = v->dev, .which = which});
     start_program(v, &v->task->reference);
     for (size_t i = 0; i < v->task->baseline_count; i++)
         start_program(v, &v->task->baselines[i]);

@@ -146,7 +146,8 @@ typedef struct asking {
     stitch__worker *w;
     const stitch__scope *scope;
     int64_t begun;
-    int code; /* of what became of the process, with */
+    bool its_own; /* an error that the process reports, rather than one of ours */
+    int code;     /* of what became of the process, with */
     stitch_error *why;
 } asking;
 
@@ -158,7 +159,7 @@ static int blame(asking *a, int rc, stitch_error *cause, stitch_error **err)
     const char *message = from ? stitch_error_message(from) : stitch_status_text(rc ? rc : a->code);
     double seconds = (double)(stitch__now_ns() - a->begun) / 1e9;
 
-    if (rc == STITCH_E_CANCELLED || (rc == STITCH_E_NOMEM && w->lost) || rc == STITCH_E_IO)
+    if (rc && rc != STITCH_E_COMPILE && !a->its_own)
         return stitch__err(w->ctx, err, rc, "%s", message);
     if (a->code == STITCH_E_TIMEOUT)
         return stitch__err(
@@ -208,7 +209,11 @@ static int fetch_code(asking *a, const stitch__reply *r, answer *from, stitch_er
     stitch__reply fetched;
     int rc = stitch__memory_make(a->w->ctx, "compiled code", q.bytes, &from->memory, err);
 
-    return rc ? rc : stitch__worker_call(a->w, a->scope, &q, from->memory, &blamed, &fetched, err);
+    if (rc)
+        return rc;
+    rc = stitch__worker_call(a->w, a->scope, &q, from->memory, &blamed, &fetched, err);
+    a->its_own = rc && fetched.rc;
+    return rc;
 }
 
 static int receive_code(asking *a, const stitch__request *q, const stitch__rtc_input *in, stitch__rtc *out,
@@ -217,9 +222,10 @@ static int receive_code(asking *a, const stitch__request *q, const stitch__rtc_i
     const stitch__blame blamed = {&a->code, &a->why};
     answer from = {.memory = -1};
     stitch_error *cause = NULL;
-    stitch__reply r;
+    stitch__reply r = {.rc = STITCH_OK};
     int rc = stitch__worker_receive(a->w, a->scope, q, a->begun, &blamed, &r, &cause);
 
+    a->its_own = rc && r.rc;
     if (!rc && !a->code) {
         from.inside = r.compiled;
         if (!from.inside && stitch__reply_code_bytes(&r))

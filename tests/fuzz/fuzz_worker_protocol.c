@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Messages between a verifier and a worker, in both directions. The first byte says what the rest is: a reply or a
- * request of some type, a frame's header, a task's description. What is accepted must come out of the encoder as it
+ * request of some type, a frame's header, a source with its options, a
+ * task's description. What is accepted must come out of the encoder as it
  * went in.
  */
 #include <math.h>
@@ -35,6 +36,9 @@ static void check_reply(int op, const uint8_t *data, size_t size)
         abort();
     for (uint32_t k = 0; k < r.time_count; k++)
         if (!(r.times[k] >= 0) || !isfinite(r.times[k]))
+            abort();
+    for (int i = 0; i < STITCH__PIECES; i++)
+        if (r.pieces[i] > STITCH__WORKER_MAX_CODE || r.rtc_call >= STITCH__RTC_CALLS)
             abort();
     uint64_t *hashes = malloc((r.hash_count + 1) * sizeof(*hashes));
     for (size_t i = 0; i < r.hash_count; i++)
@@ -115,6 +119,21 @@ static void check_task(const uint8_t *data, size_t size)
     stitch_context_free(ctx);
 }
 
+static void check_source(const uint8_t *data, size_t size)
+{
+    stitch__arena arena = {0};
+    stitch__rtc_input in;
+    stitch__buf b;
+
+    if (stitch__rtc_input_decode(&arena, data, size, &in, NULL) == STITCH_OK) {
+        stitch__buf_init(&b, NULL);
+        stitch__rtc_input_encode(&in, &b);
+        same(&b, data, size);
+        stitch__buf_free(&b);
+    }
+    stitch__arena_free(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -126,6 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 0: check_reply(op, data, size); break;
     case 1: check_request(op, data, size); break;
     case 2: check_frame(op % 2, data, size); break;
+    case 3: check_source(data, size); break;
     default: check_task(data, size); break;
     }
     return 0;

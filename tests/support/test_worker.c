@@ -255,6 +255,21 @@ static void send_fds(fake *f)
         sendmsg(f->channel.fd, &m, MSG_NOSIGNAL);
 }
 
+/* As if it had compiled a kernel k, whatever the source. */
+static const char compiled_ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+static char compiled[sizeof(compiled_ptx) - 1 + 6] = "";
+
+static void good_compilation(fake *f, stitch__reply *r)
+{
+    size_t ptx = sizeof(compiled_ptx) - 1;
+
+    memcpy(compiled, compiled_ptx, ptx);
+    memcpy(compiled + ptx, "\1\0\0\0k\0", 6);
+    r->pieces[STITCH__PIECE_PTX] = ptx;
+    r->pieces[STITCH__PIECE_SYMBOLS] = 6;
+    r->compiled = strcmp(f->op, "CODE") == 0 ? NULL : compiled; /* NULL: it is to be fetched */
+}
+
 static void good_reply(fake *f, int op, const stitch__request *q, stitch__reply *r, uint64_t hashes[4096])
 {
     memset(r, 0, sizeof(*r));
@@ -271,6 +286,12 @@ static void good_reply(fake *f, int op, const stitch__request *q, stitch__reply 
         r->time_count = q->block.count;
         r->hash_count *= r->time_count;
         memset(hashes, 0, r->hash_count * sizeof(*hashes));
+    }
+    if (op == STITCH__OP_WORKER_COMPILE)
+        good_compilation(f, r);
+    if (op == STITCH__OP_WORKER_HELLO && q->role == STITCH__WORKER_COMPILER && getenv("CUDA_STITCH_TEST_NVRTC")) {
+        r->nvrtc_major = (uint32_t)atoi(getenv("CUDA_STITCH_TEST_NVRTC"));
+        r->nvrtc_minor = (uint32_t)atoi(strchr(getenv("CUDA_STITCH_TEST_NVRTC"), '.') + 1);
     }
     if (op == STITCH__OP_WORKER_PROFILE)
         r->text = "{\"stitch_facts\":1}";
@@ -411,6 +432,29 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
         r->hash_count = f->tensors + 1;
     else if (strcmp(b, "fewer") == 0)
         r->time_count--;
+    else if (strcmp(b, "no-symbol") == 0) {
+        r->pieces[STITCH__PIECE_SYMBOLS] = 0;
+    } else if (strcmp(b, "no-end") == 0) /* the symbol's text runs past its piece */
+        r->pieces[STITCH__PIECE_SYMBOLS]--;
+    else if (strcmp(b, "large-log") == 0) {
+        r->pieces[STITCH__PIECE_LOG] = STITCH__WORKER_MAX_LOG + 1;
+        r->compiled = NULL;
+    } else if (strcmp(b, "large-code") == 0) {
+        r->pieces[STITCH__PIECE_CUBIN] = STITCH__WORKER_MAX_CODE + 1ull;
+        r->compiled = NULL;
+    } else if (strcmp(b, "overflow") == 0) {
+        r->pieces[STITCH__PIECE_PTX] = r->pieces[STITCH__PIECE_CUBIN] = UINT64_MAX / 2 + 1;
+        r->compiled = NULL;
+    } else if (strcmp(b, "call") == 0)
+        r->rtc_call = STITCH__RTC_CALLS;
+    else if (strcmp(b, "internal") == 0)
+        r->result = NVRTC_ERROR_INTERNAL_ERROR;
+    else if (strcmp(b, "memory") == 0)
+        r->rc = STITCH_E_NOMEM;
+    else if (strcmp(b, "not-ptx") == 0)
+        memset(compiled, 0xff, sizeof(compiled_ptx) - 1);
+    else if (strcmp(b, "empty") == 0)
+        memset(compiled, 0, sizeof(compiled_ptx) - 1);
     else if (strcmp(b, "version") == 0)
         r->version = "0.0.0\x1b";
     else if (strcmp(b, "arch") == 0)
@@ -463,6 +507,7 @@ static int run_fake(const char *mode)
     stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
 
     f.behaviour = colon + 1;
+    f.op = wanted == STITCH__OP_WORKER_CODE ? "CODE" : "";
     options.device = "none";
     options.cache_dir = "";
     if (stitch_context_new(&f.ctx, &options, NULL))
@@ -474,6 +519,8 @@ static int run_fake(const char *mode)
             return 97;
         if (op == STITCH__OP_WORKER_OPEN)
             count_tensors(&f, &q, memory);
+        if (op == STITCH__OP_WORKER_CODE && memory >= 0 && pwrite(memory, compiled, sizeof(compiled), 0) < 0)
+            return 96;
         good_reply(&f, op, &q, &r, hashes);
         if (op == wanted)
             misbehave(&f, op, &r, hashes);

@@ -83,6 +83,37 @@ TEST(texts_from_strangers)
     }
 }
 
+/* ---- sources ----------------------------------------------------------------------------------------------------- */
+
+TEST(sources_arrive_as_sent)
+{
+    static const char *const options[] = {"--gpu-architecture=sm_90", ""}, *const names[] = {"k<float, 3>"};
+    const stitch__rtc_input in = {"__global__ ...", options, names, 2, 1};
+    stitch__arena arena = {0};
+    stitch__rtc_input got;
+    stitch__buf b;
+
+    stitch__buf_init(&b, NULL);
+    stitch__rtc_input_encode(&in, &b);
+    CHECK_OK(stitch__rtc_input_decode(&arena, b.data, b.len, &got, &err));
+    CHECK_STR(got.source, in.source);
+    CHECK(got.option_count == 2 && got.name_count == 1);
+    CHECK_STR(got.options[0], options[0]);
+    CHECK_STR(got.options[1], "");
+    CHECK_STR(got.names[0], names[0]);
+    for (size_t len = 0; len < b.len; len++)
+        CHECK_ERR(stitch__rtc_input_decode(&arena, b.data, len, &got, &err), STITCH_E_FORMAT, "malformed");
+    stitch__buf_putc(&b, 0);
+    CHECK_ERR(stitch__rtc_input_decode(&arena, b.data, b.len, &got, &err), STITCH_E_FORMAT, "malformed");
+    stitch__buf_free(&b);
+    stitch__buf_init(&b, NULL);
+    stitch__put_text(&b, "source");
+    stitch__put_u32(&b, UINT32_MAX); /* so many options */
+    CHECK_ERR(stitch__rtc_input_decode(&arena, b.data, b.len, &got, &err), STITCH_E_FORMAT, "malformed");
+    stitch__buf_free(&b);
+    stitch__arena_free(&arena);
+}
+
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static const stitch_dist quarter = {.kind = STITCH_DIST_BERNOULLI, .a = 0.25};
@@ -123,6 +154,8 @@ static stitch__request sample(int op)
     q.parts = STITCH__PARTS;
     q.metrics = STITCH__METRIC_FULL;
     q.text = "why?";
+    q.role = STITCH__WORKER_COMPILER;
+    q.seconds = 77;
     return q;
 }
 
@@ -150,6 +183,12 @@ TEST(requests_arrive_as_sent)
             CHECK(runs[1].variant->dist->kind == STITCH_DIST_BERNOULLI && runs[1].variant->dist->a == 0.25);
             CHECK(runs[2].key == 9 && runs[2].variant->scale == 64 && !runs[2].variant->dist);
         }
+        if (op == STITCH__OP_WORKER_HELLO)
+            CHECK_INT(got.role, STITCH__WORKER_COMPILER);
+        if (op == STITCH__OP_WORKER_COMPILE)
+            CHECK(got.bytes == 1ull << 40 && got.seconds == 77);
+        if (op == STITCH__OP_WORKER_CODE)
+            CHECK(got.bytes == 1ull << 40);
         if (op == STITCH__OP_WORKER_OUTPUT || op == STITCH__OP_WORKER_KEEP)
             CHECK_INT(got.buffer, STITCH__WORKER_BUFFERS - 1);
         if (op == STITCH__OP_WORKER_CLOSE)
@@ -220,6 +259,7 @@ TEST(requests_out_of_range)
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .has_variant = true, .scale = NAN});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .has_variant = true, .dist = {.kind = -1}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_LOAD, .load = {256}});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_HELLO, .role = STITCH__WORKER_COMPILER + 1});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OPEN, .task_bytes = UINT64_MAX, .program_bytes = 2});
 }
 
@@ -241,7 +281,11 @@ TEST(replies_arrive_as_sent)
                            .time_count = 2,
                            .times = {1.5, 0},
                            .us = 12.25,
-                           .text = "because"};
+                           .text = "because",
+                           .result = 6,
+                           .rtc_call = STITCH__RTC_CUBIN,
+                           .pieces = {3, 0, 2, 1},
+                           .compiled = "logCUs"};
         stitch__reply got;
         stitch__buf b;
         stitch__buf_init(&b, NULL);
@@ -266,6 +310,11 @@ TEST(replies_arrive_as_sent)
             CHECK(stitch__reply_hash(&got, b.data, 3) == 0);
             break;
         case STITCH__OP_WORKER_TIMED_RUN: CHECK(got.us == 12.25); break;
+        case STITCH__OP_WORKER_COMPILE:
+            CHECK(got.result == 6 && got.rtc_call == STITCH__RTC_CUBIN && got.pieces[STITCH__PIECE_CUBIN] == 2);
+            CHECK_INT(stitch__reply_code_bytes(&got), 6);
+            CHECK(memcmp(got.compiled, "logCUs", 6) == 0);
+            break;
         case STITCH__OP_WORKER_PROFILE:
         case STITCH__OP_WORKER_PROBE: CHECK_STR(got.text, "because"); break;
         default: break;
@@ -328,6 +377,13 @@ TEST(replies_out_of_range)
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN_BLOCK, .time_count = 1, .times = {-1}});
     refuse_reply(&(stitch__reply){
         .op = STITCH__OP_WORKER_RUN_BLOCK, .time_count = 1, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_COMPILE, .rtc_call = STITCH__RTC_CALLS});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_COMPILE, .result = UINT32_MAX});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_COMPILE, .pieces = {STITCH__WORKER_MAX_LOG + 1}});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_COMPILE, .pieces = {0, UINT64_MAX, 1}});
+    refuse_reply(&(stitch__reply){
+        .op = STITCH__OP_WORKER_COMPILE,
+        .pieces = {0, STITCH__WORKER_MAX_CODE / 2, STITCH__WORKER_MAX_CODE / 2, STITCH__WORKER_MAX_CODE / 2}});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .rc = 1});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .rc = -1000});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN, .code = -1000});
@@ -646,9 +702,9 @@ TEST(environment_has_no_secrets)
     stitch__arena_free(&arena);
 }
 
-TEST_MAIN(RUN(hmac_of_rfc_4231), RUN(numbers_and_texts), RUN(texts_from_strangers), RUN(requests_arrive_as_sent),
-          RUN(requests_out_of_range), RUN(replies_arrive_as_sent), RUN(failures_arrive_as_sent),
-          RUN(replies_out_of_range), RUN(tasks_arrive_as_sent), RUN(room_for_kept_outputs),
-          RUN(messages_and_descriptors), RUN(descriptors_for_the_verifier_are_dropped), RUN(forged_messages),
-          RUN(every_changed_bit_is_noticed), RUN(sending_to_somebody_who_does_not_read),
+TEST_MAIN(RUN(hmac_of_rfc_4231), RUN(numbers_and_texts), RUN(texts_from_strangers), RUN(sources_arrive_as_sent),
+          RUN(requests_arrive_as_sent), RUN(requests_out_of_range), RUN(replies_arrive_as_sent),
+          RUN(failures_arrive_as_sent), RUN(replies_out_of_range), RUN(tasks_arrive_as_sent),
+          RUN(room_for_kept_outputs), RUN(messages_and_descriptors), RUN(descriptors_for_the_verifier_are_dropped),
+          RUN(forged_messages), RUN(every_changed_bit_is_noticed), RUN(sending_to_somebody_who_does_not_read),
           RUN(memory_files_keep_their_size), RUN(environment_has_no_secrets))
