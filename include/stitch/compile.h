@@ -83,7 +83,8 @@ typedef struct stitch_compile_options {
     int32_t no_cache;
     /** 1: PTX instead of machine code (always so for a simulated device). */
     int32_t ptx;
-    /** NVRTC cannot be interrupted: checked before and after. */
+    /** The call ends when either says so. NVRTC itself cannot be interrupted: its thread then goes on by itself, with
+     *  the memory that it uses, until it is done or the process ends. */
     const stitch_cancel *cancel;
     int64_t timeout_ms; /**< 0: none */
     uint64_t max_source_bytes; /**< 0: 4 MiB */
@@ -96,6 +97,9 @@ STITCH_API int stitch_compile_options_init(stitch_compile_options *options, size
 /**
  * Compiles `source`. Thread-safe: several compilations may run at once. On STITCH_E_COMPILE *out is set too: it holds the
  * diagnostics and no code. A name in `names` that the source does not define is such an error.
+ *
+ * NVRTC runs in this process. A source can be made to crash it (macros that multiply, for example), and it takes the
+ * process along: stitch_verify_program() compiles sources of strangers elsewhere.
  *
  * Headers: CUDA's own (cuda_fp16.h, mma.h, cooperative_groups.h, cub/..., cuda/std/...) from the toolkit or the wheels
  * that NVRTC belongs to, and small stand-ins for host headers that device code includes out of habit (stdint.h, math.h,

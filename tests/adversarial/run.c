@@ -268,6 +268,8 @@ static void play(const trick *t, outcome *o)
     snprintf(o->device, sizeof(o->device), "%s", device.name);
     if (device.simulated && wants_to_be_alone(t))
         SKIP("its effect needs a real GPU");
+    if (where == STITCH_VERIFY_HERE && t->where == WORKER && t->stage == STITCH_STAGE_COMPILE)
+        SKIP("what is compiled in this process ends it");
     twin =
         judge(t, true, twin_task, t->twin_source ? t->twin_source : t->source, t->twin_plan ? t->twin_plan : t->plan);
     check_twin(t, &twin, o);

@@ -114,6 +114,16 @@ static const trick_task sums = {SUMS_DOC, SUMS("double", "s += x[i]"), SUMS("flo
     PLAN("", "",                                                                                                       \
          "{\"kernel\":\"k\",\"grid\":[\"N/"                                                                            \
          "8\"],\"block\":[32],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"},{\"i32\":\"K\"}]}")
+/* Two million minus signs, from lines of which each doubles the one before. */
+#define TWICE(n, m) "#define U" #n " U" #m " U" #m "\n"
+#define MINUSES                                                                                                        \
+    "#define U0 -\n" TWICE(1, 0) TWICE(2, 1) TWICE(3, 2) TWICE(4, 3) TWICE(5, 4) TWICE(6, 5) TWICE(7, 6) TWICE(8, 7)   \
+        TWICE(9, 8) TWICE(10, 9) TWICE(11, 10) TWICE(12, 11) TWICE(13, 12) TWICE(14, 13) TWICE(15, 14) TWICE(16, 15)   \
+            TWICE(17, 16) TWICE(18, 17) TWICE(19, 18) TWICE(20, 19) TWICE(21, 20)
+/* 2^30 members. */
+#define TREE                                                                                                           \
+    "template <int N> struct T { T<N - 1> a; T<N - 1> b; __device__ float g() { return a.g() + b.g(); } };\n"          \
+    "template <> struct T<0> { float v; __device__ float g() { return v; } };\n"
 /* Two kernels, one of which nothing needs. */
 #define TWO_KERNELS                                                                                                    \
     VECTOR_HEAD("k", "", "float")                                                                                      \
@@ -651,6 +661,25 @@ const trick tricks[] = {
      .words = "did not end in time",
      .sim_stage = SIMULATE,
      .sim_words = "did not end in time",
+     .timeout_ms = 8000},
+    {.row = 38,
+     .name = "ends the compiler",
+     .where = WORKER,
+     .task = &vector,
+     .source = MINUSES VECTOR("y[i] = U21 (" RIGHT ");"),
+     .plan = VECTOR_PLAN,
+     .twin_source = MINUSES VECTOR("y[i] = U4 (" RIGHT ");"),
+     .stage = STITCH_STAGE_COMPILE,
+     .words = "did not come through this source"},
+    {.row = 38,
+     .name = "keeps the compiler busy",
+     .where = WORKER,
+     .task = &vector,
+     .source = TREE VECTOR("T<30> t; y[i] = " RIGHT " + 0 * t.g();"),
+     .plan = VECTOR_PLAN,
+     .twin_source = TREE VECTOR("T<0> t; t.v = 0; y[i] = " RIGHT " + t.g();"),
+     .stage = STITCH_STAGE_COMPILE,
+     .words = "not compiled in time",
      .timeout_ms = 8000},
     {.row = 39,
      .name = "is faster than its inputs can be read",
