@@ -858,6 +858,65 @@ TEST(reports_how_outputs_came)
     stitch_report_free(r);
 }
 
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
+
+static int compile_apart(void *unused, const stitch__scope *scope, const stitch__rtc_input *in, stitch__rtc *out,
+                         stitch_error **e)
+{
+    const stitch__worker_options options = {.executable = test_worker()};
+    bool missing;
+    (void)unused;
+    return stitch__worker_compile(ctx, scope, &options, in, out, &missing, e);
+}
+
+/* Milliseconds; the code is kept in *image. */
+static double time_compile(int number, bool apart, stitch_image **image)
+{
+    static const stitch__compiler by = {compile_apart, NULL};
+    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    char source[2000];
+    int64_t start = stitch__now_ns();
+
+    snprintf(source, sizeof(source), VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i] + %d;"), number);
+    options.no_cache = 1;
+    CHECK_OK(stitch__compile_by(ctx, source, &options, apart ? &by : NULL, image, &err));
+    return (double)(stitch__now_ns() - start) / 1e6;
+}
+
+/* The source is compiled in a process that has opened no device, to the same bits, and in about the same time. */
+TEST(a_compiler_has_no_device)
+{
+    const stitch__worker_options options = {.executable = test_worker(), .role = STITCH__WORKER_COMPILER};
+    stitch__scope scope = scope_of(60000);
+    double here = 0, there = 0, first = 0;
+    stitch__worker *w = NULL;
+    char path[64], line[512];
+
+    need_worker();
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+    ask(w, "descriptors", "0 1 2 3 ");
+    snprintf(path, sizeof(path), "/proc/%d/maps", stitch__worker_pid(w));
+    FILE *maps = fopen(path, "re");
+    while (maps && fgets(line, sizeof(line), maps))
+        CHECK(!strstr(line, "libcuda.so") && !strstr(line, "/dev/nvidia"));
+    if (maps)
+        fclose(maps);
+    stitch__worker_release(w, true);
+    for (int i = 0; i < 20; i++) {
+        stitch_image *one = NULL, *other = NULL;
+        double a = time_compile(i, true, &one), b = time_compile(i, false, &other);
+        size_t size, other_size;
+        const void *code = stitch_image_data(one, &size), *other_code = stitch_image_data(other, &other_size);
+        CHECK(size == other_size && memcmp(code, other_code, size) == 0);
+        stitch_image_free(one);
+        stitch_image_free(other);
+        first = i ? first : a;
+        there += i ? a / 19 : 0;
+        here += i ? b / 19 : 0;
+    }
+    printf("# compiled in a process of its own in %.1f ms (first %.1f), here in %.1f ms\n", there, first, here);
+}
+
 /* A verification does not use the device while another one times there. */
 TEST(waits_for_a_timing)
 {
@@ -895,4 +954,4 @@ TEST_MAIN(RUN(the_same_bits_as_in_this_process), RUN(data_of_tensors), RUN(runs_
           RUN(a_later_run_of_a_block), RUN(a_kept_output_that_changed), RUN(large_outputs), RUN(faults_in_a_row),
           RUN(an_endless_kernel), RUN(killed_at_any_point), RUN(confined), RUN(no_probes_outside_of_tests),
           RUN(no_secrets), RUN(orphans_end), RUN(one_timing_at_a_time), RUN(reports_how_outputs_came),
-          RUN(waits_for_a_timing), RUN(nothing_is_left))
+          RUN(a_compiler_has_no_device), RUN(waits_for_a_timing), RUN(nothing_is_left))
