@@ -365,7 +365,8 @@ static int blame_source(call *c, stitch_error *why, stitch_error **err)
     if (stitch__diagnostics_add(&c->image->arena, &c->image->diagnostics, STITCH_SEVERITY_ERROR, 0, 0, "program.cu",
                                 stitch_error_message(why)) != STITCH_OK)
         return stitch__err_nomem(c->ctx, err);
-    return refuse(c, err);
+    c->image->log = stitch__arena_strdup(&c->image->arena, stitch_error_details(why));
+    return c->image->log ? refuse(c, err) : stitch__err_nomem(c->ctx, err);
 }
 
 static int compile(call *c, stitch_error **err)

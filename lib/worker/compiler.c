@@ -10,7 +10,7 @@
 
 enum {
     MAX_SOURCE = 64 << 20, /* the verifier has limits of its own; these are for whoever reads */
-    MAX_TEXT = 64 << 10,
+    MAX_TEXT = 1 << 20,
     MAX_TEXTS = 1 << 14,
 };
 
@@ -195,6 +195,7 @@ static int send_source(asking *a, const stitch__rtc_input *in, stitch__request *
     if (!rc)
         rc = stitch__worker_send(w, a->scope, q, memory, NULL, &a->begun, err);
     *seen = rc == STITCH_OK;
+    w->used = true;
     if (memory >= 0)
         close(memory);
     stitch__buf_free(&b);
@@ -257,7 +258,8 @@ int stitch__worker_compile(stitch_context *ctx, const stitch__scope *scope, cons
     o.role = STITCH__WORKER_COMPILER;
     memset(out, 0, sizeof(*out));
     for (int attempt = 0; attempt < 2; attempt++) {
-        stitch_error *why = NULL; /* one that idled may have died meanwhile: one more */
+        stitch_error *why = NULL; /* one that idled may have died meanwhile: one more, that nobody has used */
+        o.fresh = o.fresh || attempt;
         rc = stitch__worker_acquire(ctx, scope, &o, &a.w, &why);
         if (!rc)
             rc = send_source(&a, in, &q, &seen, &why);

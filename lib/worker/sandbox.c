@@ -23,6 +23,7 @@
 #include "worker/protocol.h"
 
 #define COMPILER_MEMORY (UINT64_C(8) << 30) /* at most half of the machine's */
+#define COMPILER_LEAST  (UINT64_C(2) << 30) /* of addresses: NVRTC itself takes some hundreds of megabytes */
 #define COMPILER_STACK  (64u << 20)         /* of its first thread; NVRTC runs on one of its own (nvrtc.c) */
 
 static void note(stitch__buf *applied, const char *text)
@@ -96,6 +97,7 @@ void stitch__sandbox_compiler(stitch__buf *applied, uint64_t *memory)
     int fd;
 
     *memory = machine / 2 < COMPILER_MEMORY ? machine / 2 : COMPILER_MEMORY;
+    *memory = *memory > COMPILER_LEAST ? *memory : COMPILER_LEAST;
     (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* else the file is root's; nothing of a stranger's is here yet */
     fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

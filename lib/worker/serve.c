@@ -92,7 +92,7 @@ static int answer(stitch__server *s, int op, int memory)
     /* After a fault, or while the device still runs the program, this process is of no more use. */
     s->lost = rc == STITCH_E_FAULT || x.code == STITCH_E_FAULT || (s->runner && stitch__runner_abandoned(s->runner));
     /* A compilation that took much memory may have left the process with little. */
-    s->lost |= s->compiler && !s->code.len && stitch__sandbox_spent(s->memory);
+    s->lost |= s->compiler && !s->code_waits && stitch__sandbox_spent(s->memory);
     return send_reply(s, &x, rc, start);
 }
 

@@ -27,7 +27,8 @@ typedef struct stitch__server {
     bool compiler;
     const stitch__nvrtc *nvrtc;
     uint64_t memory;  /* that it may take */
-    stitch__buf code; /* what the last compilation gave */
+    stitch__buf code; /* what the last compilation gave, */
+    bool code_waits;  /* and is to be fetched */
     /* of the program at hand */
     stitch_task *task;
     stitch_program *program;

@@ -57,6 +57,7 @@ static int do_compile(stitch__server *s, stitch__exchange *x)
     int rc = stitch__memory_map(s->ctx, x->memory, x->q->bytes, false, "the source", &data, &x->err);
 
     stitch__buf_free(&s->code);
+    s->code_waits = false;
     if (!rc)
         rc = stitch__rtc_input_decode(&arena, data, (size_t)x->q->bytes, &in, &x->err);
     if (!rc) {
@@ -68,7 +69,8 @@ static int do_compile(stitch__server *s, stitch__exchange *x)
     if (!rc) {
         x->reply.result = (uint32_t)rtc.result;
         x->reply.rtc_call = (uint32_t)rtc.call;
-        x->reply.compiled = s->code.len <= STITCH__WORKER_CODE_INSIDE ? s->code.data : NULL;
+        s->code_waits = s->code.len > STITCH__WORKER_CODE_INSIDE;
+        x->reply.compiled = s->code_waits ? NULL : s->code.data;
     }
     stitch__rtc_free(&rtc);
     stitch__arena_free(&arena);
@@ -89,6 +91,7 @@ static int do_code(stitch__server *s, stitch__exchange *x)
         memcpy(room, s->code.data, s->code.len);
     stitch__memory_unmap(room, x->q->bytes);
     stitch__buf_free(&s->code);
+    s->code_waits = false;
     return rc;
 }
 

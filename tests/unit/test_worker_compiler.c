@@ -367,6 +367,8 @@ TEST(lies)
             CHECK_ERR(compile(GOOD, true, true, waits ? 1500 : SOON_MS, NULL, &image), rows[i].rc, rows[i].message);
         else
             CHECK_OK(compile(GOOD, true, true, SOON_MS, NULL, &image));
+        if (strcmp(rows[i].mode, "COMPILE:words") == 0)
+            CHECK_HAS(stitch_image_log(image), "last words?[31m");
         stitch_image_free(image);
         tear_down();
     }
