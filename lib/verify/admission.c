@@ -182,6 +182,9 @@ int stitch__admission_get(stitch__verify *v, const stitch_admission **out, stitc
         return STITCH_OK;
     }
     stitch__warm_join(v); /* a thread may still compile the reference */
+    rc = stitch__scope_check(&v->scope, "compiling the reference", err);
+    if (rc)
+        return rc;
     o.ops = v->options.ops;
     o.op_count = v->options.op_count;
     o.seed = stitch__seed_derive(v->options.seed, SEED_ADMISSION, 0);

@@ -113,6 +113,9 @@ int stitch__sets_open(stitch__verify *v, stitch_error **err)
     if (v->sets_open)
         return STITCH_OK;
     stitch__warm_join(v);
+    rc = stitch__scope_check(&v->scope, "compiling the reference and the baselines", err);
+    if (rc) /* they would be compiled once more, by who does not look at the clock */
+        return rc;
     v->sets_open = true; /* also after a failure: stitch__sets_close() tidies up */
     v->hashes = stitch__calloc(v->ctx, v->count ? v->count : 1, sizeof(*v->hashes));
     v->hashes_after = stitch__calloc(v->ctx, v->count ? v->count : 1, sizeof(*v->hashes_after));

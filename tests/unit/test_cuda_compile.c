@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "cuda/elf.h"
 #include "cuda/internal.h"
 
 static stitch_context *new_context(void)
@@ -393,6 +394,58 @@ TEST(damaged_images)
     stitch_context_free(ctx);
 }
 
+/* A section table in which `count` entries are that of the section with this name, behind the file's own. */
+static char *with_repeats(const char *data, size_t size, const char *section, unsigned count, size_t *total)
+{
+    stitch__section names, s;
+    stitch__elf e;
+    char *file;
+
+    CHECK(stitch__elf_open(&e, data, size, &names) == NULL);
+    *total = size + (e.shnum + (size_t)count) * e.shentsize;
+    file = malloc(*total);
+    CHECK(file != NULL);
+    memcpy(file, data, size);
+    memcpy(file + size, data + e.shoff, (size_t)e.shnum * e.shentsize);
+    for (uint32_t i = 0; i < e.shnum; i++) {
+        const char *header = data + e.shoff + (size_t)i * e.shentsize;
+        CHECK(stitch__elf_section(&e, i, &s));
+        for (unsigned k = 0; strcmp(stitch__elf_string(&e, &names, s.name), section) == 0 && k < count; k++)
+            memcpy(file + size + (e.shnum + (size_t)k) * e.shentsize, header, e.shentsize);
+    }
+    for (int i = 0; i < 8; i++)
+        file[40 + i] = (char)((uint64_t)size >> 8 * i);
+    file[60] = (char)(e.shnum + count);
+    file[61] = (char)((e.shnum + count) >> 8);
+    return file;
+}
+
+/* Each section is read, and a small file can have many that are one large one. */
+TEST(sections_that_overlap)
+{
+    stitch_context *ctx = new_context();
+    stitch_error *err = NULL;
+    stitch_image *image = NULL;
+    stitch__entries entries;
+    const char *why = "";
+    size_t size, total;
+
+    CHECK_OK(compile(ctx, several, "sm_90a", NULL, 0, false, &image, &err));
+    const char *data = stitch_image_data(image, &size);
+    for (unsigned count = 1; count <= 60000; count += 59999) {
+        stitch__arena arena = {0};
+        char *file = with_repeats(data, size, ".nv.info", count, &total);
+        int rc = stitch__cubin_parse(&arena, file, total, &entries, &why);
+        CHECK_INT(rc, count == 1 ? STITCH_OK : STITCH_E_FORMAT);
+        if (rc)
+            CHECK_HAS(why, "overlap");
+        stitch__arena_free(&arena);
+        free(file);
+    }
+    stitch_image_free(image);
+    stitch_context_free(ctx);
+}
+
 TEST(large_parameters_and_clusters)
 {
     static const char source[] =
@@ -551,5 +604,5 @@ TEST(allocations_that_fail)
 }
 
 TEST_MAIN(RUN(kernels_and_their_parameters), RUN(saved_and_restored), RUN(errors_have_lines), RUN(headers_of_habit),
-          RUN(cuda_headers), RUN(bad_arguments), RUN(threads), RUN(damaged_images), RUN(large_parameters_and_clusters),
-          RUN(spills), RUN(allocations_that_fail))
+          RUN(cuda_headers), RUN(bad_arguments), RUN(threads), RUN(damaged_images), RUN(sections_that_overlap),
+          RUN(large_parameters_and_clusters), RUN(spills), RUN(allocations_that_fail))

@@ -496,7 +496,7 @@ TEST(a_compilation_that_is_left_behind)
 
 static const char plan[] = "{\"stitch\":1,\"run\":[{\"kernel\":\"k\",\"grid\":[1],\"block\":[32],\"args\":[\"y\"]}]}";
 
-static stitch_task *make_task(void)
+static stitch_task *make_task(const char *reference_source)
 {
     static const char *const shape[] = {"N"};
     stitch_program *reference = NULL;
@@ -505,7 +505,7 @@ static stitch_task *make_task(void)
     CHECK_OK(stitch_task_new(ctx, "compiled", &t, &err));
     CHECK_OK(stitch_task_set_dim(t, "N", 32, &err));
     CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, "y", STITCH_DTYPE_F32, 1, shape, NULL, &err));
-    CHECK_OK(stitch_program_parse(ctx, GOOD, plan, NULL, &reference, &err));
+    CHECK_OK(stitch_program_parse(ctx, reference_source, plan, NULL, &reference, &err));
     CHECK_OK(stitch_task_set_reference_program(t, reference, STITCH_DTYPE_F32, &err));
     return t;
 }
@@ -516,13 +516,13 @@ typedef struct verdict {
     double ms;
 } verdict;
 
-static verdict verify(const char *source, int where, int64_t timeout_ms)
+static verdict verify_against(const char *reference, int last_stage, const char *source, int where, int64_t timeout_ms)
 {
     stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
     stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
     stitch_program *p = NULL;
     stitch_report *r = NULL;
-    stitch_task *t = make_task();
+    stitch_task *t = make_task(reference);
     verdict v = {0};
     const char *message = "";
     int64_t start = stitch__now_ns();
@@ -530,7 +530,7 @@ static verdict verify(const char *source, int where, int64_t timeout_ms)
 
     o.where = where;
     o.timeout_ms = timeout_ms;
-    o.last_stage = STITCH_STAGE_COMPILE;
+    o.last_stage = last_stage;
     CHECK_OK(stitch_program_parse(ctx, source, plan, NULL, &p, &e));
     v.rc = stitch_verify_program(ctx, t, p, &o, &r, &e);
     v.ms = (double)(stitch__now_ns() - start) / 1e6;
@@ -551,6 +551,11 @@ static verdict verify(const char *source, int where, int64_t timeout_ms)
     stitch_program_free(p);
     stitch_task_free(t);
     return v;
+}
+
+static verdict verify(const char *source, int where, int64_t timeout_ms)
+{
+    return verify_against(GOOD, STITCH_STAGE_COMPILE, source, where, timeout_ms);
 }
 
 static void verdict_free(verdict *v)
@@ -641,6 +646,33 @@ TEST(no_way_back)
     CHECK_INT(unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
 }
 
+/* The reference is compiled in this process: nobody waits for it beyond the deadline. */
+TEST(a_reference_that_takes_long)
+{
+    static const char two[] = "__global__ void k(float *y) { y[threadIdx.x] = 2; }\n";
+    int threads, waited = 0;
+    verdict v;
+
+    need_compiler();
+    set_up_with("sim:sm_90", false);
+    v = verify_against(GOOD, STITCH_STAGE_LOAD, two, STITCH_VERIFY_HERE, SOON_MS); /* whatever has threads has them */
+    CHECK(v.rc == 0 && !v.failed_stage);
+    verdict_free(&v);
+    threads = count_threads();
+    v = verify_against(TEMPLATES(12) "__global__ void k2(float *y) { T<12> t; y[1] = t.g(); }\n"
+                                     "__global__ void k3(float *y) { T<12> t; y[2] = t.g(); }\n",
+                       STITCH_STAGE_LOAD, two, STITCH_VERIFY_HERE, 1500);
+    CHECK_INT(v.rc, STITCH_E_TIMEOUT);
+    printf("# %.0f ms\n", v.ms);
+    CHECK(v.ms < 5000);
+    CHECK(count_threads() > threads); /* it is still at it */
+    verdict_free(&v);
+    tear_down();
+    while (count_threads() > threads && waited++ < 6000)
+        stitch__sleep_ms(10);
+    CHECK_INT(count_threads(), threads);
+}
+
 static void *verify_some(void *failed)
 {
     for (int i = 0; i < 3; i++) {
@@ -675,4 +707,4 @@ TEST(two_threads)
 TEST_MAIN(RUN(the_same_as_here), RUN(large_images), RUN(it_idles_and_is_replaced), RUN(deadlines), RUN(cancellation),
           RUN(it_is_killed_by_somebody), RUN(lies), RUN(another_compiler), RUN(host_memory_runs_out),
           RUN(what_it_may_not_do), RUN(a_compilation_that_is_left_behind), RUN(verdicts), RUN(there_is_none),
-          RUN(no_way_back), RUN(two_threads))
+          RUN(no_way_back), RUN(a_reference_that_takes_long), RUN(two_threads))
