@@ -149,8 +149,8 @@ typedef struct stitch__rtc {
 int stitch__rtc_run(const stitch__nvrtc *nvrtc, const stitch__scope *scope, const stitch__rtc_input *in,
                     stitch__rtc *out, stitch_error **err);
 void stitch__rtc_free(stitch__rtc *rtc);
-/* Folders of CUDA's headers that go with the NVRTC at `path`, a line each. */
-void stitch__nvrtc_includes(const stitch_context *ctx, const char *path, stitch__buf *out);
+/* Folders of CUDA's headers that go with the NVRTC of this process, a line each. */
+int stitch__nvrtc_includes(stitch_context *ctx, stitch__buf *out, stitch_error **err);
 
 /* Who runs NVRTC in place of a thread of this process. What it gives is a stranger's data. STITCH_E_COMPILE: the
  * compiler itself did not survive the source. */

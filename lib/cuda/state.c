@@ -75,15 +75,17 @@ int stitch__nvrtc_get(stitch_context *ctx, const stitch__nvrtc **out, stitch_err
     return rc;
 }
 
-void stitch__nvrtc_includes(const stitch_context *ctx, const char *path, stitch__buf *out)
+int stitch__nvrtc_includes(stitch_context *ctx, stitch__buf *out, stitch_error **err)
 {
-    stitch__arena arena = {.ctx = ctx};
-    char *const *folders = stitch__include_folders(ctx, &arena, path);
+    const stitch__nvrtc *nvrtc;
+    stitch__cuda *cuda;
+    int rc = stitch__cuda_state(ctx, &cuda, err);
 
-    out->failed |= !folders;
-    for (size_t i = 0; folders && folders[i]; i++)
-        stitch__buf_printf(out, "%s\n", folders[i]);
-    stitch__arena_free(&arena);
+    if (!rc)
+        rc = stitch__nvrtc_get(ctx, &nvrtc, err);
+    for (size_t i = 0; !rc && cuda->includes[i]; i++)
+        stitch__buf_printf(out, "%s\n", cuda->includes[i]);
+    return rc || !out->failed ? rc : stitch__err_nomem(ctx, err);
 }
 
 int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stitch_error **err)

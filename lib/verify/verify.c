@@ -336,7 +336,7 @@ static int verify_entered(stitch__verify *v, stitch_error **err)
 
     if (stitch__wants_compiler(v) && v->options.last_stage != STITCH_STAGE_FORMAT &&
         v->options.last_stage != STITCH_STAGE_VALIDATE)
-        stitch__worker_ahead(v->ctx, STITCH__WORKER_COMPILER); /* it loads NVRTC while this process does */
+        stitch__worker_ahead(v->ctx, STITCH__WORKER_COMPILER); /* ready by the time that it is needed, or nearly */
     rc = take_head(v, err);
     if (!rc && v->dev && (v->options.last_stage == STITCH_STAGE_NONE || v->options.last_stage > STITCH_STAGE_COMPILE))
         rc = stitch__warm_start(v, err);

@@ -268,9 +268,13 @@ static int start_process(stitch__worker *w, stitch__arena *arena, char *device, 
 {
     bool compiler = w->role == STITCH__WORKER_COMPILER;
     char *extra[6] = {NULL}, *visible = NULL;
+    const stitch__nvrtc *nvrtc = NULL;
     size_t count = 0;
 
-    if (compiler) {
+    if (compiler) { /* the very one that this process has, which may have come with something else */
+        int rc = stitch__nvrtc_get(w->ctx, &nvrtc, err);
+        if (rc)
+            return rc;
         snprintf(device, size, "none");
     } else if (w->dev->info.simulated) {
         snprintf(device, size, "sim:%s", w->dev->info.arch);
@@ -280,8 +284,11 @@ static int start_process(stitch__worker *w, stitch__arena *arena, char *device, 
         if ((extra[count] = visible))
             count++;
     }
-    if (!getenv("STITCH_NVRTC") && (extra[count] = library(arena, "STITCH_NVRTC", stitch__nvrtc_find(w->ctx))))
-        count++;
+    if (nvrtc)
+        extra[count] = library(arena, "STITCH_NVRTC", stitch__strdup(w->ctx, nvrtc->path));
+    else if (!getenv("STITCH_NVRTC"))
+        extra[count] = library(arena, "STITCH_NVRTC", stitch__nvrtc_find(w->ctx));
+    count += extra[count] != NULL;
     if (!compiler && !getenv("STITCH_CUBLASLT") &&
         (extra[count] = library(arena, "STITCH_CUBLASLT", stitch__cublaslt_find(w->ctx))))
         count++;
@@ -303,21 +310,28 @@ static int send_greeting(stitch__worker *w, const char *device, stitch_error **e
                          .protocol = STITCH__WORKER_PROTOCOL,
                          .sandbox = w->sandbox,
                          .role = (uint32_t)w->role};
-    stitch__buf b;
+    stitch__buf b, folders;
     int rc = stitch__random(w->ctx, q.key, sizeof(q.key), err);
 
-    if (rc)
+    stitch__buf_init(&folders, w->ctx);
+    if (!rc && w->role == STITCH__WORKER_COMPILER)
+        rc = stitch__nvrtc_includes(w->ctx, &folders, err);
+    if (rc) {
+        stitch__buf_free(&folders);
         return rc;
+    }
     memcpy(w->channel.key, q.key, sizeof(q.key));
     w->channel.keyed = true;
     q.device = device;
     q.cache_dir = o->cache_dir;
     q.cuda_path = o->cuda_path;
+    q.text = folders.data;
     stitch__buf_init(&b, w->ctx);
     stitch__request_encode(&q, &b);
     memset(q.key, 0, sizeof(q.key));
     rc = stitch__channel_send(&w->channel, &scope, q.op, &b, -1, "starting a worker", err);
     stitch__buf_free(&b);
+    stitch__buf_free(&folders);
     return rc;
 }
 

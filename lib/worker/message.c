@@ -9,6 +9,7 @@
 enum {
     MAX_NAME = 255,
     MAX_PATH = 4096,
+    MAX_FOLDERS = 65536,
     MAX_PROBE = 4096,
     MAX_ANSWER = 65536,
     MAX_DIST = 255, /* variants have kinds that no task can declare */
@@ -82,6 +83,7 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         stitch__put_text(out, q->device);
         stitch__put_text(out, q->cache_dir);
         stitch__put_text(out, q->cuda_path);
+        stitch__put_text(out, q->text);
         break;
     case STITCH__OP_WORKER_OPEN:
         stitch__put_u64(out, q->task_bytes);
@@ -210,6 +212,7 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->device = stitch__get_text(r, MAX_NAME);
         q->cache_dir = stitch__get_text(r, MAX_PATH);
         q->cuda_path = stitch__get_text(r, MAX_PATH);
+        q->text = stitch__get_text(r, MAX_FOLDERS);
         return q->sandbox <= STITCH__SANDBOX_FULL && q->role <= STITCH__WORKER_COMPILER;
     case STITCH__OP_WORKER_OPEN:
         q->task_bytes = stitch__get_u64(r);

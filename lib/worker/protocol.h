@@ -127,7 +127,7 @@ typedef struct stitch__request {
     uint32_t kept; /* KEEP: for so many runs, in `bytes` of shared device memory; 0: in memory of the worker's own */
     /* PROFILE: parts and set as in stitch__collect_options; `text` has the names of more metrics, joined by commas */
     uint32_t parts, metrics;
-    const char *text; /* PROBE, PROFILE */
+    const char *text; /* PROBE, PROFILE; HELLO: folders that a compiler may read, a line each */
     /* COMPILE: `bytes` of a memory file (compiler.c), and the time of the processor that it may take; CODE: `bytes` of
      * one that the answer is to be written to */
     uint32_t seconds;

@@ -226,8 +226,7 @@ static int open_compiler(stitch__server *s, const stitch__request *q, stitch__bu
     int rc;
 
     add_folders_of(folders, nvrtc);
-    if (nvrtc)
-        stitch__nvrtc_includes(s->ctx, nvrtc, folders);
+    stitch__buf_puts(folders, q->text); /* those that options of the verifier's name */
     stitch_free(nvrtc);
     rc = folders->failed ? stitch__err_nomem(s->ctx, err) : STITCH_OK;
     if (!rc && q->sandbox != STITCH__SANDBOX_NONE) {
