@@ -101,7 +101,7 @@ static stitch__worker *take_idle(stitch__worker_pool *p, const char *path, uint3
         w = p->idle[i];
         p->idle[i] = NULL;
         stitch__worker_settle(w);
-        if (strcmp(w->path, path) != 0 || w->sandbox != sandbox || !sound(w)) {
+        if (strcmp(w->path, path) != 0 || w->sandbox != sandbox || (o->fresh && w->used) || !sound(w)) {
             discard(p, w);
             w = NULL;
         }

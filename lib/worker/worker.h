@@ -33,6 +33,7 @@ typedef enum stitch__worker_role {
 typedef struct stitch__worker_options {
     const char *executable; /* NULL: $STITCH_WORKER, else the one beside the library */
     bool no_sandbox;        /* for debugging a worker */
+    bool fresh;             /* not one that has done something already */
     int role;               /* stitch__worker_role */
 } stitch__worker_options;
 
