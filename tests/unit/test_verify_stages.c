@@ -533,11 +533,10 @@ static const char *status_of(int stage)
 static const char *eager = EAGER;
 
 /* atol 0 and rtol: of the tolerance. */
-static void verify_two_sizes(const char *rtol, const char *source, const char *plan, stitch_reference_fn reference,
-                             stitch_reference_fn baseline)
+static stitch_task *task_of_two_sizes(stitch_context *c, const char *rtol, stitch_reference_fn reference,
+                                      stitch_reference_fn baseline)
 {
     char head[600];
-    stitch_verify_options o = few();
     stitch_task *t = NULL;
 
     snprintf(
@@ -548,19 +547,26 @@ static void verify_two_sizes(const char *rtol, const char *source, const char *p
         "\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[\"N\"]}],\"tolerance\":{\"atol\":0,\"rtol\":%s},"
         "\"precision\":\"f32\"}",
         rtol);
-    CHECK_OK(stitch_task_parse(ctx, head, NULL, &t, &err));
+    CHECK_OK(stitch_task_parse(c, head, NULL, &t, &err));
     if (reference)
         CHECK_OK(stitch_task_set_reference_fn(t, reference, NULL, 0, &err));
     else
         CHECK_OK(stitch_task_set_reference_program(
-            t, program(ctx, OF_SIZE("oracle", "double", "y[i] = (double)x[i] * w[i]"), PLAN("oracle")),
-            STITCH_DTYPE_F64, &err));
+            t, program(c, OF_SIZE("oracle", "double", "y[i] = (double)x[i] * w[i]"), PLAN("oracle")), STITCH_DTYPE_F64,
+            &err));
     if (baseline)
         CHECK_OK(stitch_task_add_baseline_fn(t, "host", STITCH_PRECISION_F32, baseline, NULL, &err));
     else
-        CHECK_OK(stitch_task_add_baseline_program(t, "eager", STITCH_PRECISION_F32,
-                                                  program(ctx, eager, PLAN("baseline")), &err));
-    get_verdict(&o, t, program(ctx, source, plan));
+        CHECK_OK(stitch_task_add_baseline_program(t, "eager", STITCH_PRECISION_F32, program(c, eager, PLAN("baseline")),
+                                                  &err));
+    return t;
+}
+
+static void verify_two_sizes(const char *rtol, const char *source, const char *plan, stitch_reference_fn reference,
+                             stitch_reference_fn baseline)
+{
+    stitch_verify_options o = few();
+    get_verdict(&o, task_of_two_sizes(ctx, rtol, reference, baseline), program(ctx, source, plan));
 }
 
 TEST(results_at_the_reduced_dims)
@@ -682,6 +688,36 @@ TEST(no_callbacks_for_simulated_memory)
     CHECK(got.s.timed);
 }
 
+static int64_t left; /* allocations from the beginning of stage simulate on */
+
+static void start_counting(int stage, int status, int64_t done, int64_t total, void *userdata)
+{
+    if (stage == STITCH_STAGE_SIMULATE && status == STITCH_STAGE_NOT_RUN)
+        refuse_memory(left);
+}
+
+TEST(host_memory_runs_out_while_simulating)
+{
+    static const char wrong[] = OF_SIZE("candidate", "float", "y[i] = n == 64 ? x[i] * w[i] : 0");
+    bool enough = false;
+
+    need_context();
+    memory.for_good = true;
+    stitch_context *own = metered_context();
+    stitch_task *t = task_of_two_sizes(own, "1e-5", NULL, NULL);
+    for (left = 0; !enough && left < 100000; left += 1 + left / 8) {
+        stitch_verify_options o = few();
+        stitch_program *p = program(own, wrong, PLAN("candidate"));
+        reset();
+        o.last_stage = STITCH_STAGE_SIMULATE;
+        o.on_stage = start_counting;
+        verify_short_of_memory(own, t, p, &o, OF_LIBRARY, &enough);
+    }
+    CHECK(enough);
+    printf("# %" PRId64 " allocations\n", left);
+    free_metered(own, t);
+}
+
 /* ---- places and limits ------------------------------------------------------------------------------------------- */
 
 /* Nothing but a worker, or the simulator's word, makes a stranger's program one that runs in this process. */
@@ -723,5 +759,6 @@ TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(order_of_ti
           RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(options_out_of_range),
           RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims),
           RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims),
-          RUN(no_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory), RUN(no_worker_and_not_simulated),
-          RUN(device_memory_runs_out), RUN(nothing_is_left))
+          RUN(no_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory),
+          RUN(host_memory_runs_out_while_simulating), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out),
+          RUN(nothing_is_left))
