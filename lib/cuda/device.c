@@ -255,9 +255,9 @@ void stitch__device_leave(stitch__device *dev)
 
 enum { SPIN_NS = 50000, YIELD_NS = 300000, SLEEP_MIN_NS = 20000, SLEEP_MAX_NS = 1000000, GRACE_MS = 1000 };
 
-/* Asks for the event, or for the stream where that is NULL. The device is entered. */
-static int poll(const stitch__device *dev, CUevent event, CUstream stream, const stitch__scope *scope, const char *what,
-                stitch_error **err)
+/* Asks for the event, or for the stream where that is NULL, again and again. The device is entered. */
+static int ask(const stitch__device *dev, CUevent event, CUstream stream, const stitch__scope *scope, const char *what,
+               stitch_error **err)
 {
     int64_t start = stitch__now_ns(), nap = SLEEP_MIN_NS;
     for (;;) {
@@ -286,7 +286,7 @@ int stitch__stream_wait(stitch__device *dev, CUstream stream, const stitch__scop
     int rc = stitch__device_enter(dev, err);
     if (rc)
         return rc;
-    rc = poll(dev, NULL, stream, scope, what, err);
+    rc = ask(dev, NULL, stream, scope, what, err);
     stitch__device_leave(dev);
     return rc;
 }
@@ -310,7 +310,7 @@ int stitch__context_wait(stitch__device *dev, const stitch__scope *scope, const 
         result = record_all(dev, event);
     rc = stitch__cu_check(dev, result, err, what);
     if (rc == STITCH_OK)
-        rc = poll(dev, event, NULL, scope, what, err);
+        rc = ask(dev, event, NULL, scope, what, err);
     if (rc == STITCH_OK && !drv->CtxRecordEvent)
         rc = stitch__cu_check(dev, drv->CtxSynchronize(), err, what);
     if (event)

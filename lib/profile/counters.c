@@ -281,8 +281,8 @@ static int detach(stitch__counters *c, stitch_error **err)
     return rc;
 }
 
-/* As detach(), and others may use CUPTI. rests: the device, as far as known; where it is not, it gets a second for
- * that, and CUPTI is left if that was not enough. */
+/* As detach(), and others may use CUPTI. rests: the device is known to; else it gets a second for that, and CUPTI is
+ * left if that was not enough. */
 static int release(stitch__counters *c, bool rests, stitch_error **err)
 {
     if (!rests && c->profiler && !stitch__context_rests(c->dev)) {
