@@ -59,8 +59,8 @@ def _watch(read_end: int) -> None:
             going = _take(read_end)
 
 
-def _start() -> int:
-    """The write end of the pipe that the watching thread reads."""
+def _start() -> List[int]:
+    """The pipe that the watching thread reads: where it reads, where to write."""
     global _pipe
     if _pipe is None:
         read_end, write_end = os.pipe()
@@ -68,7 +68,7 @@ def _start() -> int:
         os.set_blocking(write_end, False)
         threading.Thread(target=_watch, args=(read_end,), name="stitch-interrupt", daemon=True).start()
         _pipe = [read_end, write_end]
-    return _pipe[1]
+    return _pipe
 
 
 def _after_fork() -> None:
@@ -101,8 +101,9 @@ class Interruptible:
         global _forward
         if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
             return
-        ours = _start()
+        read_end, ours = _start()
         with _lock:
+            _take(read_end)  # what came during a call before is not for this one
             _running.append(self)
         try:
             # Kept by the C call that sets ours: between two bytecodes KeyboardInterrupt would lose it.
