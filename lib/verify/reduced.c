@@ -131,6 +131,8 @@ int stitch__reduced_try(stitch__verify *v, stitch__device *dev, const stitch__sc
     rc = stitch__report_new(v->ctx, &w.report, err);
     if (rc)
         return rc;
+    w.report->atol = v->task->atol; /* its messages name them */
+    w.report->rtol = v->task->rtol;
     rc = stitch__take_tensors(&w, &trouble);
     if (!rc)
         rc = try_stages(&w, &trouble);

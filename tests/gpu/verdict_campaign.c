@@ -129,6 +129,7 @@ static stitch_verify_options options_of(bool worker, int iterations)
     o.where = worker ? STITCH_VERIFY_WORKER : STITCH_VERIFY_HERE;
     o.last_stage = device.simulated ? STITCH_STAGE_EXPLOIT : STITCH_STAGE_TIME;
     o.profile = STITCH_PROFILE_NEVER;
+    o.simulate = STITCH_SIMULATE_NEVER; /* it refuses the wrong programs before the device has had them */
     o.iterations = iterations;
     return o;
 }
