@@ -436,7 +436,7 @@ const trick tricks[] = {
      .plan = VECTOR_PLAN,
      .twin_source = VECTOR("int j = i >= 4032 && i < 4048 ? i + 0 : i; y[i] = a[j] * x[j] + b[j];"),
      .stage = CORRECT,
-     .words = "16 of 4099 elements are wrong"},
+     .words = " of 4099 elements are wrong"},
     {.row = 16,
      .name = "knows one seed's answer only",
      .task = &vector,

@@ -63,7 +63,7 @@ with stitch.Context("sim:sm_90a", cache_dir="cache") as ctx:
             pass
     found["workers"] = sorted(workers)
 with open("/proc/self/maps") as maps:
-    found["libraries"] = sorted({line.split()[-1] for line in maps if "libstitch" in line})
+    found["libraries"] = sorted({line.split()[-1] for line in maps if "libstitch" in os.path.basename(line)})
 found["library version"] = stitch.version()
 simulator = os.path.join(os.path.dirname(_library.lib._library._name), "libstitch-sim.so")
 found["driver"] = ctypes.CDLL(simulator).cuInit(0)
