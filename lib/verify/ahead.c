@@ -6,6 +6,15 @@
  */
 #include "verify/verify.h"
 
+stitch__run stitch__run_of_set(int set)
+{
+    stitch__run run = STITCH__RUN_INIT;
+
+    run.set = set;
+    run.poison = set ? STITCH__POISON_B : STITCH__POISON_A;
+    return run;
+}
+
 bool stitch__ahead_left(const stitch__verify *v)
 {
     return v->ahead.next < v->ahead.block.count;
@@ -96,10 +105,15 @@ static uint64_t hash_seed(const stitch__verify *v)
     return stitch__seed_derive(v->options.seed, STITCH__SEED_HASH, 0);
 }
 
+/* Roles of what a program may only read. */
+static unsigned read_only(bool inputs)
+{
+    return 1u << STITCH_TENSOR_WEIGHT | (inputs ? 1u << STITCH_TENSOR_INPUT : 0);
+}
+
 int stitch__hash_tensors(stitch__verify *v, bool inputs, stitch_error **err)
 {
-    unsigned roles = 1u << STITCH_TENSOR_WEIGHT | (inputs ? 1u << STITCH_TENSOR_INPUT : 0);
-    stitch__hash_row row = {v->infos, v->count, v->first, NULL, roles, hash_seed(v), 0};
+    stitch__hash_row row = {v->infos, v->count, v->first, NULL, read_only(inputs), hash_seed(v), 0};
     int rc = stitch__hash_clear(&v->hasher, v->stream, 0, v->count, err);
 
     v->hashed_with = row.seed;
@@ -123,17 +137,19 @@ static int candidate_hashes(stitch__verify *v, bool inputs, stitch_error **err)
     return v->candidate.ops->hash(v->candidate.self, &v->scope, v->hashed_with, inputs, v->hashes_after, err);
 }
 
+size_t stitch__first_changed(const stitch__verify *v, unsigned roles, const uint64_t *before, const uint64_t *after)
+{
+    for (size_t i = 0; i < v->count; i++)
+        if (roles >> v->infos[i].role & 1 && before[i] != after[i])
+            return i;
+    return SIZE_MAX;
+}
+
 int stitch__find_changed(stitch__verify *v, bool inputs, size_t *changed, stitch_error **err)
 {
     int rc = candidate_hashes(v, inputs, err);
 
-    *changed = SIZE_MAX;
-    for (size_t i = 0; !rc && *changed == SIZE_MAX && i < v->count; i++) {
-        int role = v->infos[i].role;
-        if ((role == STITCH_TENSOR_WEIGHT || (inputs && role == STITCH_TENSOR_INPUT)) &&
-            v->hashes[i] != v->hashes_after[i])
-            *changed = i;
-    }
+    *changed = rc ? SIZE_MAX : stitch__first_changed(v, read_only(inputs), v->hashes, v->hashes_after);
     return rc;
 }
 
@@ -163,10 +179,10 @@ static int take(stitch__verify *v, const CUdeviceptr *into, int *code, stitch_er
         rc = stitch__hash_tensor_row(&v->hasher, v->stream, &row, err);
     if (!rc)
         rc = stitch__hash_fetch(&v->hasher, v->stream, &v->scope, "taking outputs", v->count, a->own_hashes, err);
-    for (size_t i = 0; !rc && !*code && i < v->count; i++)
-        if (v->infos[i].role == STITCH_TENSOR_OUTPUT && hashes[i] != a->own_hashes[i])
-            *code = stitch__err(v->ctx, why, STITCH_E_VALIDATE, "output %s of a run was written to after it had ended",
-                                v->infos[i].name);
+    size_t changed = rc ? SIZE_MAX : stitch__first_changed(v, row.roles, hashes, a->own_hashes);
+    if (changed != SIZE_MAX)
+        *code = stitch__err(v->ctx, why, STITCH_E_VALIDATE, "output %s of a run was written to after it had ended",
+                            v->infos[changed].name);
     a->next++;
     return rc;
 }

@@ -4,19 +4,10 @@
  */
 #include "verify/verify.h"
 
-static stitch__run run_of_set(int set)
-{
-    stitch__run run = STITCH__RUN_INIT;
-
-    run.set = set;
-    run.poison = set ? STITCH__POISON_B : STITCH__POISON_A;
-    return run;
-}
-
 /* One run of the candidate on the inputs that are there. */
 static int run_candidate(stitch__verify *v, int set, int *code, stitch_error **why, stitch_error **err)
 {
-    const stitch__run run = run_of_set(set);
+    const stitch__run run = stitch__run_of_set(set);
     return stitch__candidate_run(v, &v->scope, &run, 1, set ? v->again : v->first, code, why, err);
 }
 
@@ -172,7 +163,7 @@ static int run_ahead(stitch__verify *v, const uint64_t *seeds, const stitch__var
 
     count = count < most ? count : most;
     for (size_t k = 0; k < 2 * count; k++) {
-        runs[k] = (stitch__block_run){.run = run_of_set(k % 2), .variant = variants ? variants[k / 2] : NULL};
+        runs[k] = (stitch__block_run){.run = stitch__run_of_set(k % 2), .variant = variants ? variants[k / 2] : NULL};
         runs[k].run.draw = k % 2 == 0;
         runs[k].run.seed = k % 2 == 0 ? seeds[k / 2] : 0;
         runs[k].does = k % 2 ? STITCH__RUN_INPUTS : 0;

@@ -408,6 +408,10 @@ int stitch__stage_profile(stitch__verify *v, stitch_error **err);
 int stitch__reduced_try(stitch__verify *v, stitch__device *dev, const stitch__scope *scope, stitch_error **err);
 
 /* ahead.c: runs of the candidate, and what they run on */
+/* A run on a set of outputs, which hold the set's pattern before. */
+stitch__run stitch__run_of_set(int set);
+/* The first tensor with one of `roles` (1 << stitch_tensor_role) whose hashes differ; SIZE_MAX: none. */
+size_t stitch__first_changed(const stitch__verify *v, unsigned roles, const uint64_t *before, const uint64_t *after);
 /* How many can be made ahead of their turn; 0: none. */
 uint32_t stitch__ahead_most(const stitch__verify *v);
 /* Makes these, of which `does` and `key` are filled in (but STITCH__RUN_INPUTS), if that many can; else nothing. They

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "device.h"
+#include "cupti_device.h"
 #include "counter_kernels.h"
 #include "profile/counters.h"
 #include "profile/metric_plan.h"
@@ -34,19 +35,12 @@ static void need_counters(void)
     stitch_trace_free(trace);
     counters = NULL;
     trace = NULL;
-    need_real_device();
-#ifdef __SANITIZE_ADDRESS__
-    SKIP("CUPTI opens a library with RTLD_DEEPBIND, which AddressSanitizer does not allow");
-#endif
-    int rc = stitch__cupti_get(ctx, &cupti, &err);
-    if (rc == STITCH_E_NO_LIBRARY)
-        SKIP(stitch_error_message(err));
-    CHECK_OK(rc);
+    cupti = need_cupti_library();
     CHECK_OK(stitch__device_get(ctx, &dev, &err));
     CHECK_OK(stitch__device_enter(dev, &err));
     if (asked)
         return;
-    rc = stitch__counters_open(ctx, dev, cupti, &cheap, &counters, &err);
+    int rc = stitch__counters_open(ctx, dev, cupti, &cheap, &counters, &err);
     if (rc == STITCH_OK)
         rc = stitch__counters_start(counters, &err);
     stitch__counters_close(counters);

@@ -8,6 +8,7 @@
 #include "profile_check.h"
 #include "rule_programs.h"
 #include "verify_tasks.h"
+#include "cupti_device.h"
 
 static stitch__device *dev;
 static const stitch__driver *drv;
@@ -18,15 +19,7 @@ static CUdeviceptr x, y;
 
 static void need_profiler(void)
 {
-    const stitch__cupti *cupti;
-    need_real_device();
-#ifdef __SANITIZE_ADDRESS__
-    SKIP("CUPTI opens a library with RTLD_DEEPBIND, which AddressSanitizer does not allow");
-#endif
-    int rc = stitch__cupti_get(ctx, &cupti, &err);
-    if (rc == STITCH_E_NO_LIBRARY)
-        SKIP(stitch_error_message(err));
-    CHECK_OK(rc);
+    (void)need_cupti_library();
     CHECK_OK(stitch__device_get(ctx, &dev, &err));
     drv = dev->drv;
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "program_rig.h"
+#include "cupti_device.h"
 #include "profile/profile.h"
 
 static const char source[] =
@@ -30,16 +31,8 @@ static stitch_trace *trace;
 
 static void need_cupti(void)
 {
-    const stitch__cupti *cupti;
-    need_real_device();
-#ifdef __SANITIZE_ADDRESS__
-    SKIP("CUPTI opens a library with RTLD_DEEPBIND, which AddressSanitizer does not allow");
-#endif
-    int rc = stitch__cupti_get(ctx, &cupti, &err);
-    if (rc == STITCH_E_NO_LIBRARY)
-        SKIP(stitch_error_message(err));
-    CHECK_OK(rc);
-    rc = stitch_trace_begin(ctx, NULL, &trace, &err);
+    (void)need_cupti_library();
+    int rc = stitch_trace_begin(ctx, NULL, &trace, &err);
     if (rc == STITCH_E_UNSUPPORTED || rc == STITCH_E_BUSY || rc == STITCH_E_NO_LIBRARY)
         SKIP(stitch_error_message(err));
     CHECK_OK(rc);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "device.h"
+#include "cupti_device.h"
 #include "profile/counters.h"
 #include "profile/exclusive.h"
 #include "profile/profile.h"
@@ -65,17 +66,9 @@ static CUresult launch(int kernel)
 /* The device is entered afterwards. */
 static void open_work(void)
 {
-    const stitch__cupti *cupti;
-    need_real_device();
-#ifdef __SANITIZE_ADDRESS__
-    SKIP("CUPTI opens a library with RTLD_DEEPBIND, which AddressSanitizer does not allow");
-#endif
+    (void)need_cupti_library();
     if (stitch__exclusive_left())
         SKIP("CUPTI was left behind");
-    int rc = stitch__cupti_get(ctx, &cupti, &err);
-    if (rc == STITCH_E_NO_LIBRARY)
-        SKIP(stitch_error_message(err));
-    CHECK_OK(rc);
     CHECK_OK(stitch__device_get(ctx, &dev, &err));
     CHECK_OK(stitch__device_enter(dev, &err));
     drv = dev->drv;

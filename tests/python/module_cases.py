@@ -37,6 +37,17 @@ class Case:
         assert wrong[0] in self.source
 
 
+class Bad(nn.Module):
+    """Whose forward is any function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
 class Mlp(nn.Module):
     def __init__(self):
         super().__init__()

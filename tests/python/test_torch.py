@@ -14,6 +14,7 @@ import stitch
 try:
     import torch
     import module_cases as cases
+    from module_cases import Bad
     import stitch.torch as bridge
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}")
@@ -250,15 +251,6 @@ def test_files_that_are_none():
                 assert not [name for name in set(sys.modules) - loaded if "stitch_file" in name], word
         with tap.raises(stitch.NotFoundError, "nowhere.py"):
             bridge.from_file(os.path.join(folder, "nowhere.py"), ctx=ctx)
-
-
-class Bad(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def test_bad_modules():

@@ -14,6 +14,7 @@ import stitch
 
 try:
     import torch
+    from module_cases import Bad
     import stitch.torch as bridge
     from stitch.torch import _run, _settings
 except ImportError as missing:
@@ -21,15 +22,6 @@ except ImportError as missing:
     sys.exit(0)
 
 HERE = os.path.dirname(_run.__file__)
-
-
-class Bad(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 class Changing(torch.nn.Module):
