@@ -8,6 +8,7 @@
 #include <cuda.h>
 #include <cublasLt.h>
 #include <nvrtc.h>
+#include <pthread.h>
 
 #include "base/base.h"
 #include <stitch/compile.h>
@@ -148,6 +149,10 @@ typedef struct stitch__rtc {
  * STITCH_E_NOMEM, STITCH_E_TIMEOUT, STITCH_E_CANCELLED. */
 int stitch__rtc_run(const stitch__nvrtc *nvrtc, const stitch__scope *scope, const stitch__rtc_input *in,
                     stitch__rtc *out, stitch_error **err);
+/* Compiles on the calling thread, which has stack for it: stitch__rtc_thread() began it. STITCH_E_NOMEM. */
+int stitch__rtc_run_here(const stitch__nvrtc *nvrtc, const stitch__rtc_input *in, stitch__rtc *out);
+/* Starts a thread on which NVRTC can run; it takes none of the process's signals. */
+bool stitch__rtc_thread(pthread_t *thread, void *(*run)(void *), void *arg);
 void stitch__rtc_free(stitch__rtc *rtc);
 /* Folders of CUDA's headers that go with the NVRTC of this process, a line each. */
 int stitch__nvrtc_includes(stitch_context *ctx, stitch__buf *out, stitch_error **err);

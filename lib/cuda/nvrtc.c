@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One compilation by NVRTC, on a thread of its own: the compiler recurses as deep as the source nests, and the caller's
+ * One compilation by NVRTC, on a thread for it: the compiler recurses as deep as the source nests, and the caller's
  * stack may be small. (NVRTC would raise the stack limit of the whole process instead; it is told not to.)
  *
  * NVRTC cannot be interrupted. A caller whose time is over leaves the thread to itself; so everything that it uses is
@@ -184,7 +184,7 @@ static void *thread_main(void *arg)
 }
 
 /* The largest stack that can be had; pages that are not touched cost nothing. */
-static bool start(pthread_t *thread, job *j)
+bool stitch__rtc_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
     static const size_t stacks[] = {(size_t)256 << 20, (size_t)64 << 20, (size_t)16 << 20};
     sigset_t all, before;
@@ -197,7 +197,7 @@ static bool start(pthread_t *thread, job *j)
         if (pthread_attr_init(&attr) != 0)
             break;
         if (pthread_attr_setstacksize(&attr, stacks[i]) == 0)
-            started = pthread_create(thread, &attr, thread_main, j) == 0;
+            started = pthread_create(thread, &attr, run, arg) == 0;
         pthread_attr_destroy(&attr);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -231,7 +231,7 @@ int stitch__rtc_run(const stitch__nvrtc *nvrtc, const stitch__scope *scope, cons
     int rc;
 
     memset(out, 0, sizeof(*out));
-    if (!j || !start(&thread, j)) {
+    if (!j || !stitch__rtc_thread(&thread, thread_main, j)) {
         if (j)
             free_job(j);
         return stitch__err_nomem(scope->ctx, err);
@@ -250,6 +250,17 @@ int stitch__rtc_run(const stitch__nvrtc *nvrtc, const stitch__scope *scope, cons
     }
     free_job(j);
     return rc;
+}
+
+int stitch__rtc_run_here(const stitch__nvrtc *nvrtc, const stitch__rtc_input *in, stitch__rtc *out)
+{
+    job j = {.nvrtc = *nvrtc, .in = *in};
+
+    compile(&j);
+    if (j.rc)
+        stitch__rtc_free(&j.out);
+    *out = j.out;
+    return j.rc;
 }
 
 void stitch__rtc_free(stitch__rtc *rtc)

@@ -333,10 +333,29 @@ static void close_all(stitch__server *s)
     stitch_context_free(s->ctx);
 }
 
+/* Answers until the verifier is gone, or this process of no more use. */
+static void *serve(void *server)
+{
+    stitch__server *s = server;
+    int op, memory, rc = STITCH_OK;
+
+    if (s->compiler)
+        stitch__serve_warm_compiler(s);
+    else if (getenv(STITCH__WORKER_COUNTS))
+        open_profiling(s);
+    while (!rc && !s->lost) {
+        rc = stitch__channel_receive(&s->channel, NULL, &op, &memory, "waiting for a request", NULL);
+        if (!rc)
+            rc = answer(s, op, memory);
+    }
+    return NULL;
+}
+
 int stitch__worker_main(const stitch__worker_hooks *hooks)
 {
     stitch__server s = {.channel = {.fd = STITCH__WORKER_FD, .server = true}, .hooks = hooks};
-    int kind = 0, op, memory, rc;
+    pthread_t thread;
+    int kind = 0;
     socklen_t len = sizeof(kind);
 
     if (getsockopt(STITCH__WORKER_FD, SOL_SOCKET, SO_TYPE, &kind, &len) != 0 || kind != SOCK_STREAM)
@@ -346,15 +365,13 @@ int stitch__worker_main(const stitch__worker_hooks *hooks)
 #endif
     stitch__sandbox_limits(&s.sandbox);
     (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 5); /* the host goes first */
-    rc = greet(&s);
-    if (!rc && getenv(STITCH__WORKER_COUNTS))
-        open_profiling(&s);
-    if (!rc && s.compiler)
-        stitch__serve_warm_compiler(&s);
-    while (!rc && !s.lost) {
-        rc = stitch__channel_receive(&s.channel, NULL, &op, &memory, "waiting for a request", NULL);
-        if (!rc)
-            rc = answer(&s, op, memory);
+    if (greet(&s) == STITCH_OK) {
+        /* One thread for all sources: a new one would begin on a processor that has slept, with nothing of NVRTC in its
+         * caches, which doubles the time of a small kernel. */
+        if (s.compiler && stitch__rtc_thread(&thread, serve, &s))
+            (void)pthread_join(thread, NULL);
+        else
+            (void)serve(&s);
     }
     if (s.lost)
         _exit(0); /* tidying up would ask a driver that no longer answers */

@@ -49,7 +49,6 @@ static int keep_pieces(stitch__server *s, stitch__exchange *x, const stitch__rtc
 
 static int do_compile(stitch__server *s, stitch__exchange *x)
 {
-    const stitch__scope scope = {.ctx = s->ctx}; /* the verifier ends this process when the time is over */
     stitch__arena arena = {.ctx = s->ctx};
     stitch__rtc rtc = {.result = NVRTC_SUCCESS};
     stitch__rtc_input in;
@@ -62,7 +61,9 @@ static int do_compile(stitch__server *s, stitch__exchange *x)
         rc = stitch__rtc_input_decode(&arena, data, (size_t)x->q->bytes, &in, &x->err);
     if (!rc) {
         stitch__sandbox_seconds(x->q->seconds);
-        rc = stitch__rtc_run(s->nvrtc, &scope, &in, &rtc, &x->err);
+        rc = stitch__rtc_run_here(s->nvrtc, &in, &rtc);
+        if (rc)
+            (void)stitch__err_nomem(s->ctx, &x->err);
     }
     if (!rc)
         rc = keep_pieces(s, x, &rtc);
@@ -107,7 +108,6 @@ int stitch__serve_compiler(stitch__server *s, stitch__exchange *x)
 void stitch__serve_warm_compiler(stitch__server *s)
 {
     static const char source[] = "extern \"C\" __global__ void k(float *x) { x[threadIdx.x] *= 2; }";
-    const stitch__scope scope = {.ctx = s->ctx};
     char arch[40];
     const char *const options[] = {arch, "-std=c++17", "-lineinfo", "--modify-stack-limit=false"};
     const stitch__rtc_input in = {source, options, NULL, STITCH__COUNT(options), 0};
@@ -118,6 +118,6 @@ void stitch__serve_warm_compiler(stitch__server *s)
         s->nvrtc->GetSupportedArchs(archs) != NVRTC_SUCCESS)
         return;
     snprintf(arch, sizeof(arch), "--gpu-architecture=sm_%d", archs[count / 2]);
-    if (stitch__rtc_run(s->nvrtc, &scope, &in, &rtc, NULL) == STITCH_OK)
+    if (stitch__rtc_run_here(s->nvrtc, &in, &rtc) == STITCH_OK)
         stitch__rtc_free(&rtc);
 }
