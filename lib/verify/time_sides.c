@@ -50,37 +50,15 @@ int stitch__side_ended(stitch__verify *v, stitch__side *s, int rc, int code, sti
     return drop_baseline(v, s, rc ? rc : code, why, err);
 }
 
-static int prepare_in_worker(stitch__timer *t, stitch__side *s, stitch_error **why)
+static int open_in_worker(stitch__timer *t, stitch__side *s, const stitch__compute *what, stitch_error **why)
 {
     stitch__verify *v = t->v;
-    int code = STITCH_OK, rc = stitch__candidate_fill(v, &s->program, &v->scope, why);
+    stitch__baseline b;
+    int rc = stitch__baseline_open(v, what, &b, why);
 
-    if (!rc)
-        rc = stitch__candidate_afresh(v, &s->program, &v->scope, &code, why, why);
-    return rc ? rc : code;
-}
-
-/* Compiled here, as the candidate was; the worker only loads. */
-static int open_in_worker(stitch__timer *t, stitch__side *s, stitch_program *program, stitch_error **why)
-{
-    stitch__verify *v = t->v;
-    const stitch__worker_options clean = {.role = STITCH__WORKER_BASELINE};
-    stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
-    int rc = stitch_program_validate(program, v->task->iface, v->dev->info.arch, why);
-
-    options.arch = v->dev->info.arch;
-    options.ptx = v->dev->info.simulated;
-    options.cancel = v->options.cancel;
-    options.timeout_ms = stitch__scope_left_ms(&v->scope, INT64_MAX);
-    if (!rc)
-        rc = stitch_program_compile(program, &options, NULL, why);
-    if (!rc)
-        rc = stitch__worker_acquire(v->ctx, &v->scope, &clean, &s->worker, why);
-    if (!rc)
-        rc = stitch__worker_open(s->worker, &v->scope, v->task, program, &s->program, why);
-    if (!rc)
-        rc = stitch__set_make(v, NULL, " (baseline)", &s->set, why);
-    return rc ? rc : prepare_in_worker(t, s, why);
+    s->worker = b.worker;
+    s->program = b.program;
+    return rc ? rc : stitch__set_make(v, NULL, " (baseline)", &s->set, why);
 }
 
 static int open_baseline(stitch__timer *t, stitch__side *s, const stitch__compute *what, stitch_error **err)
@@ -89,8 +67,8 @@ static int open_baseline(stitch__timer *t, stitch__side *s, const stitch__comput
     stitch_error *why = NULL;
     int rc;
 
-    if (v->worker && what->program && !what->output_dtype && !stitch__needs_host(v, what->program)) {
-        rc = open_in_worker(t, s, what->program, &why);
+    if (v->worker && stitch__baseline_apart(v, what)) {
+        rc = open_in_worker(t, s, what, &why);
         return rc ? drop_baseline(v, s, rc, &why, err) : STITCH_OK;
     }
     rc = stitch__oracle_open(v->task, what, v->dev, v->options.ops, v->options.op_count, &s->oracle, &why);

@@ -278,6 +278,13 @@ typedef struct stitch__ahead {
     const stitch__variant *drawn_as; /* and what they are like */
 } stitch__ahead;
 
+/* A baseline that is a program, in a worker of its own (baseline.c). */
+typedef struct stitch__baseline {
+    const stitch__compute *what; /* NULL: there is none */
+    stitch__worker *worker;
+    stitch__candidate program;
+} stitch__baseline;
+
 typedef struct stitch__verify {
     stitch_context *ctx;
     stitch_task *task;
@@ -312,6 +319,7 @@ typedef struct stitch__verify {
      * driver lets others wait, those who free memory among them. */
     stitch__worker *profiler;
     struct stitch__warmer *warmer;
+    stitch__baseline early;          /* opened ahead; the warmer's until it is joined */
     bool seen_by_compiler;           /* a compiler's process has had the program's source */
     bool compiles_here;              /* there is none, as the report says */
     stitch__gpu_lock lock;           /* shared, while a stage uses the device and does not time */
@@ -358,7 +366,20 @@ void stitch__lower_bound(const stitch__verify *v, stitch__bound *out);
  * the reference, and overwrites inputs, v->want and v->hashes. */
 int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **err);
 
-/* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
+/* baseline.c */
+/* Whether a baseline can be in another process at all. */
+bool stitch__baseline_apart(const stitch__verify *v, const stitch__compute *what);
+/* Opens it there, or takes v->early if it is that one. The baseline is to be closed also after a failure. */
+int stitch__baseline_open(stitch__verify *v, const stitch__compute *what, stitch__baseline *out, stitch_error **err);
+void stitch__baseline_close(stitch__baseline *b); /* none: does nothing */
+/* The baseline that is worth opening before its time; NULL: none. */
+const stitch__compute *stitch__baseline_early(const stitch__verify *v);
+/* Opens it into v->early if that takes no waiting; else starts the process at least. On a thread that stage load joins:
+ * until then nobody else may touch the program or change the task's dims. */
+void stitch__baseline_ahead(stitch__verify *v, const stitch__compute *what);
+
+/* warm.c: compiles and opens in other threads what will be needed later (the library's kernels, reference, baselines).
+ */
 int stitch__warm_start(stitch__verify *v, stitch_error **err);
 void stitch__warm_join(stitch__verify *v);
 

@@ -17,6 +17,8 @@ typedef struct job {
     stitch__scope scope;
     stitch_program *program; /* NULL: the library's kernels */
     stitch_interface *iface;
+    const stitch__compute *baseline; /* whose program it is, and which is opened as well; NULL: it is only compiled */
+    stitch__verify *v;               /* for that */
     int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks; 4: a worker, which starts
                   meanwhile: nobody waits for it here */
 } job;
@@ -29,7 +31,9 @@ typedef struct stitch__warmer {
 static void *work(void *userdata)
 {
     job *j = userdata;
-    if (j->program) {
+    if (j->baseline) {
+        stitch__baseline_ahead(j->v, j->baseline);
+    } else if (j->program) {
         stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
         options.arch = j->dev->info.arch;
         options.cancel = j->scope.cancel; /* whoever joins this thread shall not wait for longer */
@@ -74,7 +78,9 @@ static void start_program(stitch__verify *v, const stitch__compute *c)
     for (size_t i = 0; i < w->count; i++)
         if (w->jobs[i].program == c->program)
             return;
-    if (stitch__task_interface(v->task, v->task->reduced, c->output_dtype, &iface, NULL) == STITCH_OK)
+    if (c == stitch__baseline_early(v))
+        start(v, (job){.dev = v->dev, .program = c->program, .v = v, .baseline = c});
+    else if (stitch__task_interface(v->task, v->task->reduced, c->output_dtype, &iface, NULL) == STITCH_OK)
         start(v, (job){.dev = v->dev, .program = c->program, .iface = iface});
 }
 

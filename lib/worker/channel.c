@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,8 +15,9 @@
 static const uint8_t magic[4] = {'S', 'T', 'W', '1'};
 
 enum {
-    SLICE_MS = 5, /* how late a cancellation may be noticed */
-    MAX_FDS = 8,  /* that a message may bring before they are closed: the kernel drops the others */
+    SLICE_MS = 5,     /* how late a cancellation may be noticed */
+    ACTIVE_US = 1000, /* of a wait: most answers are there sooner, and a processor that slept needs long to wake up */
+    MAX_FDS = 8,      /* that a message may bring before they are closed: the kernel drops the others */
 };
 
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
@@ -59,15 +61,31 @@ int stitch__frame_decode(const uint8_t data[STITCH__FRAME_BYTES], bool reply, st
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
+/* Looks again and again for a moment. */
+static bool soon_ready(const stitch__channel *c, short events)
+{
+    int64_t end = stitch__now_ns() + ACTIVE_US * INT64_C(1000);
+    struct pollfd p = {c->fd, events, 0};
+
+    while (poll(&p, 1, 0) <= 0) {
+        if (stitch__now_ns() >= end)
+            return false;
+        (void)sched_yield(); /* to the one that is waited for, where there is but one processor */
+    }
+    return true;
+}
+
 /* Until the socket is ready or the scope has ended. */
 static int wait_ready(stitch__channel *c, const stitch__scope *scope, short events, const char *what,
                       stitch_error **err)
 {
-    for (;;) {
+    for (bool first = true;; first = false) {
         struct pollfd p = {c->fd, events, 0};
         int rc = scope ? stitch__scope_check(scope, what, err) : STITCH_OK;
         if (rc)
             return rc;
+        if (first && soon_ready(c, events))
+            return STITCH_OK;
         int n = poll(&p, 1, scope ? (int)stitch__scope_left_ms(scope, SLICE_MS) : -1);
         if (n > 0) /* a hang-up, too: the call that follows says what is the matter */
             return STITCH_OK;

@@ -34,6 +34,7 @@ typedef struct stitch__worker_options {
     const char *executable; /* NULL: $STITCH_WORKER, else the one beside the library */
     bool no_sandbox;        /* for debugging a worker */
     bool fresh;             /* not one that has done something already */
+    bool ready;             /* only one that idles and has started: STITCH_E_NOT_FOUND where there is none */
     int role;               /* stitch__worker_role */
 } stitch__worker_options;
 
