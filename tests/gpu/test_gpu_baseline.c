@@ -63,6 +63,62 @@ static void kill_baseline(int stage, int status, int64_t done, int64_t total, vo
     "\"calls\"]},{\"kernel\":\"k\",\"grid\":[\"ceil_div(N, 256)\"],\"block\":[256],\"args\":[\"x\",\"a\",\"b\","       \
     "\"y\",\"calls\",{\"i32\":\"N\"}]}]}"
 
+#define CANDIDATE VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];")
+
+static stitch_task *plain_task(void)
+{
+    return make_task(VECTOR_HEAD, VECTOR_KERNEL("double", "y[i] = (double)a[i] * x[i] + b[i];"), VECTOR_PLAN, NULL);
+}
+
+static void add_baseline(stitch_task *t, const char *name, const char *source, const char *plan)
+{
+    stitch_program *p = NULL;
+    CHECK_OK(stitch_program_parse(ctx, source, plan, NULL, &p, &err));
+    CHECK_OK(stitch_task_add_baseline_program(t, name, STITCH_PRECISION_F32, p, &err));
+}
+
+static stitch_verify_options in_worker(void)
+{
+    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
+    o.where = STITCH_VERIFY_WORKER;
+    o.profile = STITCH_PROFILE_NEVER;
+    return o;
+}
+
+/* One with no workers yet. */
+static void new_context(void)
+{
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+    options.device = getenv("STITCH_TEST_DEVICE");
+    CHECK_OK(stitch_context_new(&ctx, &options, &err));
+}
+
+static void check_this_process(void)
+{
+    stitch__device *mine;
+    CHECK_OK(stitch__device_get(ctx, &mine, &err));
+    CHECK_OK(stitch__device_enter(mine, &err));
+    CHECK_INT(mine->drv->StreamSynchronize(NULL), 0);
+    stitch__device_leave(mine);
+}
+
+static void check_lost(stitch_report *r)
+{
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    const char *note = strstr(stitch_report_text(r), "baseline lost could not be measured");
+
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    CHECK_INT(s.failed_stage, STITCH_STAGE_NONE);
+    CHECK(s.timed && s.speedup == 0 && s.median_us > 0);
+    CHECK(note != NULL);
+    CHECK_INT(json_integer_value(report_at(r, "time.candidate.runs")), 100);
+    CHECK_INT(json_integer_value(report_at(r, "time.candidate.checked_runs_passed")), 100);
+    CHECK_INT(json_integer_value(report_at(r, "time.baselines.0.runs")), 0);
+    if (note)
+        printf("# %.*s\n", (int)strcspn(note, "\n"), note);
+    stitch_report_free(r);
+}
+
 /* A baseline that faults in its worker, or whose worker dies, is left out; what it had measured does not count. The
  * candidate has its verdict, and this process its context. */
 TEST(a_baseline_that_is_lost)
@@ -72,42 +128,61 @@ TEST(a_baseline_that_is_lost)
         SKIP("needs times");
     stitch_context *before = ctx;
     for (int how = 0; how < 2; how++) {
-        stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
-        stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
-        stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
-        stitch_program *p = NULL;
+        stitch_verify_options o = in_worker();
+        stitch_task *t = plain_task();
 
-        options.device = getenv("STITCH_TEST_DEVICE");
-        CHECK_OK(stitch_context_new(&ctx, &options, &err)); /* with no workers yet */
-        stitch_task *t =
-            make_task(VECTOR_HEAD, VECTOR_KERNEL("double", "y[i] = (double)a[i] * x[i] + b[i];"), VECTOR_PLAN, NULL);
-        CHECK_OK(stitch_program_parse(ctx, how ? VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];") : COUNTED,
-                                      how ? VECTOR_PLAN : COUNTED_PLAN, NULL, &p, &err));
-        CHECK_OK(stitch_task_add_baseline_program(t, "lost", STITCH_PRECISION_F32, p, &err));
-        o.where = STITCH_VERIFY_WORKER;
-        o.profile = STITCH_PROFILE_NEVER;
+        new_context();
+        if (how) /* the candidate's worker first */
+            stitch_report_free(verify(t, CANDIDATE, VECTOR_PLAN, &o));
+        add_baseline(t, "lost", how ? CANDIDATE : COUNTED, how ? VECTOR_PLAN : COUNTED_PLAN);
         o.on_stage = how ? kill_baseline : NULL;
-        stitch_report *r = verify(t, VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];"), VECTOR_PLAN, &o);
-        CHECK_INT(stitch_report_summary_get(r, &s), 0);
-        CHECK_INT(s.failed_stage, STITCH_STAGE_NONE);
-        CHECK(s.timed && s.speedup == 0 && s.median_us > 0);
-        CHECK_HAS(stitch_report_text(r), "baseline lost could not be measured");
-        CHECK_INT(json_integer_value(report_at(r, "time.candidate.runs")), 100);
-        CHECK_INT(json_integer_value(report_at(r, "time.candidate.checked_runs_passed")), 100);
-        CHECK_INT(json_integer_value(report_at(r, "time.baselines.0.runs")), 0);
+        check_lost(verify(t, CANDIDATE, VECTOR_PLAN, &o));
         CHECK((how != 0) == (killed > 0));
-        const char *note = strstr(stitch_report_text(r), "baseline lost could");
-        printf("# %.*s\n", (int)strcspn(note, "\n"), note);
-        stitch_report_free(r);
+        if (!how) /* once more, with a worker for it that has had time to start */
+            check_lost(verify(t, CANDIDATE, VECTOR_PLAN, &o));
         stitch_task_free(t);
         stitch_context_free(ctx);
     }
     ctx = before;
-    stitch__device *mine;
-    CHECK_OK(stitch__device_get(ctx, &mine, &err)); /* its own context works */
-    CHECK_OK(stitch__device_enter(mine, &err));
-    CHECK_INT(mine->drv->StreamSynchronize(NULL), 0);
-    stitch__device_leave(mine);
+    check_this_process();
 }
 
-TEST_MAIN(RUN(a_baseline_that_is_lost))
+/* Where a worker for it idles, it is opened while the candidate compiles: whatever becomes of either, the next
+ * verification finds what it needs. */
+TEST(a_baseline_that_is_opened_early)
+{
+    static const char wrong[] = VECTOR_KERNEL("float", "y[i] = a[i] * x[i];");
+    static const char broken[] = VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + ;");
+    static const struct {
+        const char *source;
+        int failed;
+    } rows[] = {{CANDIDATE "// 1\n", STITCH_STAGE_NONE}, {broken, STITCH_STAGE_COMPILE},
+                {CANDIDATE "// 2\n", STITCH_STAGE_NONE}, {wrong, STITCH_STAGE_CORRECT},
+                {CANDIDATE "// 3\n", STITCH_STAGE_NONE}, {CANDIDATE "// 3\n", STITCH_STAGE_NONE}};
+
+    need_device();
+    if (device.simulated)
+        SKIP("needs times");
+    stitch_context *before = ctx;
+    new_context();
+    stitch_task *t = plain_task();
+    add_baseline(t, "the same", CANDIDATE, VECTOR_PLAN);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+        stitch_verify_options o = in_worker();
+        stitch_report *r = verify(t, rows[i].source, VECTOR_PLAN, &o);
+        CHECK_INT(stitch_report_summary_get(r, &s), 0);
+        CHECK_INT(s.failed_stage, rows[i].failed);
+        if (rows[i].failed == STITCH_STAGE_NONE) {
+            CHECK(s.speedup > 0.5 && s.speedup < 2);
+            CHECK_INT(json_integer_value(report_at(r, "time.baselines.0.runs")), 100);
+        }
+        stitch_report_free(r);
+    }
+    stitch_task_free(t);
+    stitch_context_free(ctx);
+    ctx = before;
+    check_this_process();
+}
+
+TEST_MAIN(RUN(a_baseline_that_is_lost), RUN(a_baseline_that_is_opened_early))
