@@ -366,8 +366,7 @@ int stitch__worker_main(const stitch__worker_hooks *hooks)
     stitch__sandbox_limits(&s.sandbox);
     (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 5); /* the host goes first */
     if (greet(&s) == STITCH_OK) {
-        /* One thread for all sources: a new one would begin on a processor that has slept, with nothing of NVRTC in its
-         * caches, which doubles the time of a small kernel. */
+        /* NVRTC recurses as deep as a source nests: a thread with stack for that, one for all sources. */
         if (s.compiler && stitch__rtc_thread(&thread, serve, &s))
             (void)pthread_join(thread, NULL);
         else
