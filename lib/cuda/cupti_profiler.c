@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What must be open before CUPTI's profiling is used. CUPTI opens libnvperf_host.so (32 MB) and libnvperf_target.so by
- * their bare names and has no run path, so from a folder that the system's loader does not know it fails
- * (CUPTI_ERROR_NOT_INITIALIZED). Having them open already, from CUPTI's own folder and thus of its version, prevents
- * that. Only profiling needs them: whoever traces does not pay for it.
+ * What must be open before CUPTI's profiling is used. CUPTI opens libnvperf_host.so by its bare name and has no run
+ * path, so from a folder that the system's loader does not know it fails (CUPTI_ERROR_NOT_INITIALIZED). Having it open
+ * already, from CUPTI's own folder and thus of its version, prevents that. Only profiling needs it, and it takes long:
+ * its constructors write 100 MB. libnvperf_target.so, which lies beside it and takes as long, is of another interface:
+ * no CUPTI opens it.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -73,6 +74,5 @@ int stitch__cupti_open_profiler(const stitch_context *ctx, const stitch__cupti *
             "(%s): %s; install all of CUPTI",
             folder, why ? why : "not found");
     }
-    open_beside(folder, "libnvperf_target.so"); /* needed on a device alone: CUPTI says if it is missing */
     return STITCH_OK;
 }

@@ -245,5 +245,16 @@ TEST(a_table_of_no_profiler)
               "lacks cuptiRangeProfilerStart, and hardware counters need it; use the CUPTI of CUDA 12.6 Update 2");
 }
 
+/* Each of the libraries beside CUPTI takes a tenth of a second to open. */
+TEST(nothing_is_opened_for_no_use)
+{
+    stitch__metric_plan p;
+    need_cupti();
+    CHECK_OK(stitch__metric_plan_make(ctx, cupti, "GH100", NULL, STITCH__METRIC_CHEAP, NULL, 0, &p, &err));
+    stitch__metric_plan_free(&p);
+    CHECK(dlopen("libnvperf_host.so", RTLD_LAZY | RTLD_NOLOAD));
+    CHECK(!dlopen("libnvperf_target.so", RTLD_LAZY | RTLD_NOLOAD));
+}
+
 TEST_MAIN(RUN(keys), RUN(names), RUN(what_chips_offer), RUN(alternatives), RUN(extra_metrics), RUN(bad_requests),
-          RUN(data_that_is_none), RUN(a_table_of_no_profiler))
+          RUN(data_that_is_none), RUN(a_table_of_no_profiler), RUN(nothing_is_opened_for_no_use))
