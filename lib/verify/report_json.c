@@ -267,6 +267,8 @@ static json_t *timing_json(writer *w, const stitch__timing *t)
     stitch__json_put(&w->failed, row, "p95_us", number(t->high));
     stitch__json_put(&w->failed, row, "mean_us", number(t->mean));
     stitch__json_put(&w->failed, row, "min_us", number(t->smallest));
+    stitch__json_put(&w->failed, row, "launch_us", t->launch_us > 0 ? number(t->launch_us) : json_null());
+    stitch__json_put(&w->failed, row, "launch_excess_us", number(t->launch_excess_us));
     stitch__json_put(&w->failed, row, "checked_runs", json_integer(t->checks));
     stitch__json_put(&w->failed, row, "checked_runs_passed", json_integer(t->checks_passed));
     stitch__json_put(&w->failed, row, "checked_max_abs_error", number(t->max_abs));

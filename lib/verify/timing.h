@@ -66,6 +66,11 @@ int stitch__side_ended(stitch__verify *v, stitch__side *s, int rc, int code, sti
 /* Of the inputs of an iteration. */
 uint64_t stitch__timer_seed(const stitch__timer *t, size_t iteration);
 
+/* ---- launch.c ---- */
+
+/* What each side's samples have too much, where all that are programs in workers could be measured. */
+void stitch__launch_level(stitch__timer *t);
+
 /* ---- time_check.c ---- */
 
 /* What a block left against the reference, of the first `sides` sides: of the candidate each run, or only the first,

@@ -136,6 +136,8 @@ typedef struct stitch__timing {
     int checks, checks_passed; /* timed iterations whose outputs were compared */
     double max_abs, max_rel;   /* in those */
     uint64_t mismatches;
+    double launch_us;        /* an empty kernel in its worker; 0: not measured */
+    double launch_excess_us; /* what that is more than in the worker where it is least: taken off every sample */
 } stitch__timing;
 
 /* The least time that the task can take on the device: what must be read of the inputs and what the L2 cache cannot
@@ -365,6 +367,12 @@ void stitch__lower_bound(const stitch__verify *v, stitch__bound *out);
 /* Before somebody is refused for it: leaves out the inputs that the reference does not show to need as a whole. Runs
  * the reference, and overwrites inputs, v->want and v->hashes. */
 int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **err);
+
+/* launch.c: what a launch takes in a worker */
+/* Measures that, unless the worker has had a program; where it cannot be had it is not known. Only the scope's end is
+ * an error. */
+int stitch__launch_measure(stitch__verify *v, stitch__worker *w, stitch_error **err);
+void stitch__launch_warm(stitch__device *dev); /* compiles what it launches */
 
 /* baseline.c */
 /* Whether a baseline can be in another process at all. */

@@ -70,6 +70,11 @@ const char *stitch__worker_sandbox(const stitch__worker *w);
 int stitch__worker_pid(const stitch__worker *w);
 /* Nothing can be asked of it any more. */
 bool stitch__worker_lost(const stitch__worker *w);
+/* It has had no program yet. */
+bool stitch__worker_untouched(const stitch__worker *w);
+/* Microseconds that a launch takes in it, which is measured before it has one (lib/verify/launch.c); 0: not known. */
+double stitch__worker_launch_us(const stitch__worker *w);
+void stitch__worker_set_launch_us(stitch__worker *w, double us);
 /* A question that only a test's worker answers (hooks below). *answer is released with stitch_free(). */
 int stitch__worker_probe(stitch__worker *w, const stitch__scope *scope, const char *question, char **answer,
                          stitch_error **err);

@@ -102,6 +102,21 @@ static void check_this_process(void)
     stitch__device_leave(mine);
 }
 
+/* What a launch takes is known in both workers, from before they had these programs. */
+static void check_launches(stitch_report *r)
+{
+    double ours = json_number_value(report_at(r, "time.candidate.launch_us")),
+           theirs = json_number_value(report_at(r, "time.baselines.0.launch_us")),
+           excess = json_number_value(report_at(r, "time.candidate.launch_excess_us")),
+           their_excess = json_number_value(report_at(r, "time.baselines.0.launch_excess_us"));
+
+    printf("# an empty kernel: %.3f us in the candidate's worker, %.3f in the baseline's; taken off: %.3f, %.3f\n",
+           ours, theirs, excess, their_excess);
+    CHECK(ours > 0.5 && ours < 20 && theirs > 0.5 && theirs < 20);
+    CHECK(excess >= 0 && their_excess >= 0 && (excess == 0 || their_excess == 0));
+    CHECK((excess > 0) == (ours > theirs && ours - theirs <= 1));
+}
+
 static void check_lost(stitch_report *r)
 {
     stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
@@ -176,6 +191,7 @@ TEST(a_baseline_that_is_opened_early)
         if (rows[i].failed == STITCH_STAGE_NONE) {
             CHECK(s.speedup > 0.5 && s.speedup < 2);
             CHECK_INT(json_integer_value(report_at(r, "time.baselines.0.runs")), 100);
+            check_launches(r);
         }
         stitch_report_free(r);
     }
