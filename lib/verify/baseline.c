@@ -38,8 +38,6 @@ static int open_in(stitch__verify *v, const stitch__compute *what, const stitch_
     if (!rc)
         rc = stitch__worker_acquire(v->ctx, &v->scope, which, &b->worker, err);
     if (!rc)
-        rc = stitch__launch_measure(v, b->worker, err);
-    if (!rc)
         rc = stitch__worker_open(b->worker, &v->scope, v->task, what->program, &b->program, err);
     return rc ? rc : prepare(v, b, err);
 }

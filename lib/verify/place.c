@@ -37,8 +37,6 @@ static int fill(stitch__verify *v, stitch_error **err)
 static int take_program(stitch__verify *v, stitch_error **err)
 {
     int rc = v->worker ? STITCH_OK : stitch__worker_acquire(v->ctx, &v->scope, NULL, &v->worker, err);
-    if (!rc)
-        rc = stitch__launch_measure(v, v->worker, err);
     if (rc)
         return rc;
     v->report->isolated = true; /* from here on a worker has seen the program */

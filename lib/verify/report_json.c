@@ -267,8 +267,6 @@ static json_t *timing_json(writer *w, const stitch__timing *t)
     stitch__json_put(&w->failed, row, "p95_us", number(t->high));
     stitch__json_put(&w->failed, row, "mean_us", number(t->mean));
     stitch__json_put(&w->failed, row, "min_us", number(t->smallest));
-    stitch__json_put(&w->failed, row, "launch_us", t->launch_us > 0 ? number(t->launch_us) : json_null());
-    stitch__json_put(&w->failed, row, "launch_excess_us", number(t->launch_excess_us));
     stitch__json_put(&w->failed, row, "checked_runs", json_integer(t->checks));
     stitch__json_put(&w->failed, row, "checked_runs_passed", json_integer(t->checks_passed));
     stitch__json_put(&w->failed, row, "checked_max_abs_error", number(t->max_abs));
@@ -298,6 +296,21 @@ static json_t *candidate_json(writer *w, const stitch_report *r)
     stitch__json_put(&w->failed, row, "idle_share", idle >= 0 ? number(idle) : json_null());
     if (!(r->busy_us > 0))
         stitch__json_put(&w->failed, row, "busy_note", text(no_busy_time(r)));
+    return row;
+}
+
+/* The main baseline in both workers. */
+static json_t *control_json(writer *w, const stitch_report *r)
+{
+    json_t *row;
+
+    if (!r->control.runs)
+        return json_null();
+    row = json_object();
+    stitch__json_put(&w->failed, row, "candidate_worker_us", number(r->control.here_us));
+    stitch__json_put(&w->failed, row, "baseline_worker_us", number(r->control.there_us));
+    stitch__json_put(&w->failed, row, "runs", json_integer(r->control.runs));
+    stitch__json_put(&w->failed, row, "taken_off_us", number(r->candidate.taken_off_us));
     return row;
 }
 
@@ -388,6 +401,9 @@ static json_t *time_json(writer *w, const stitch_report *r)
     stitch__json_put(&w->failed, time, "method", text(method(r)));
     stitch__json_put(&w->failed, time, "blocks", blocks_json(w, r));
     stitch__json_put(&w->failed, time, "speedup", speedup_json(w, r));
+    stitch__json_put(&w->failed, time, "control", control_json(w, r));
+    if (r->no_control)
+        stitch__json_put(&w->failed, time, "control_note", text(r->no_control));
     stitch__json_put(&w->failed, time, "lower_bound", bound_json(w, r));
     stitch__json_put(&w->failed, time, "clocks", clocks_json(w, r));
     stitch__json_put(&w->failed, time, "warmup", json_integer(r->warmup));

@@ -2,6 +2,8 @@
  *
  * The report in a few lines for people, and the phrases that it shares with the feedback for models.
  */
+#include <math.h>
+
 #include "verify/verify.h"
 
 #include "cuda/clocks.h"
@@ -129,6 +131,11 @@ static void put_times(stitch__buf *b, const stitch_report *r)
         return;
     stitch__buf_printf(b, "time: %.2f us (5-95 %%: %.2f to %.2f, %zu runs), task precision %s\n", c->median, c->low,
                        c->high, c->count, stitch__precision_name(r->precision));
+    if (fabs(c->taken_off_us) >= 0.005)
+        stitch__buf_printf(b,
+                           "  %.2f us %s: the main baseline takes %.2f us in the candidate's worker, %.2f in its own\n",
+                           fabs(c->taken_off_us), c->taken_off_us > 0 ? "taken off every run" : "added to every run",
+                           r->control.here_us, r->control.there_us);
     if (r->busy_us > 0)
         stitch__buf_printf(b, "  busy %.2f us of %.2f us: the device idles for %.0f %% of it\n", r->busy_us, c->median,
                            100 * stitch__idle_share(r));

@@ -359,4 +359,4 @@
 {0xf9d, 3, W_STORE, "SUST"},
 {0xf9f, 3, W_STORE, "SURED"},
 {0xfae, 3, W_PLAIN, "LDGSTS"},
-    /* clang-format on */
+/* clang-format on */

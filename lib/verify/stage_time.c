@@ -168,7 +168,7 @@ static int measure(stitch__timer *t, int *code, stitch_error **why, stitch_error
 static int check_bound(stitch__timer *t, int *code, stitch_error **why, stitch_error **err)
 {
     stitch_report *r = t->v->report;
-    double us = r->candidate.median + r->candidate.launch_excess_us; /* as it was measured */
+    double us = r->candidate.median + r->candidate.taken_off_us; /* as it was measured */
     int rc = STITCH_OK;
 
     stitch__lower_bound(t->v, &r->bound);
@@ -245,6 +245,8 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
     rc = open_alone(&t, &lock, err);
     if (!rc)
         rc = stitch__hash_tensors(v, false, err);
+    if (!rc)
+        rc = stitch__control_run(&t, err);
     if (!rc)
         rc = stitch__candidate_afresh(v, &v->candidate, &v->scope, &code, &why, err);
     for (size_t k = 0; !rc && !code && k < t.side_count; k++)

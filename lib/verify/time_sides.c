@@ -158,7 +158,6 @@ int stitch__timer_open(stitch__timer *t, stitch_error **err)
         t->flush_bytes = 0;
     if (t->flush_bytes)
         rc = stitch__mem_alloc(dev, (size_t)t->flush_bytes, "cache flush", &t->flush, err);
-    stitch__launch_level(t);
     v->report->flush_bytes = t->flush_bytes;
     v->report->warmup = v->options.warmup;
 out:
@@ -314,6 +313,6 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
         rc = c->ops->run_block(c->self, &v->scope, &block, us, s->hashes, code, why, err);
     }
     for (size_t k = 0; !rc && !*code && k < b->count; k++)
-        rc = stitch__timing_add(v->report, s->timing, us[k] - s->timing->launch_excess_us, err);
+        rc = stitch__timing_add(v->report, s->timing, us[k] - s->timing->taken_off_us, err);
     return rc;
 }

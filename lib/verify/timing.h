@@ -66,10 +66,11 @@ int stitch__side_ended(stitch__verify *v, stitch__side *s, int rc, int code, sti
 /* Of the inputs of an iteration. */
 uint64_t stitch__timer_seed(const stitch__timer *t, size_t iteration);
 
-/* ---- launch.c ---- */
+/* ---- control.c ---- */
 
-/* What each side's samples have too much, where all that are programs in workers could be measured. */
-void stitch__launch_level(stitch__timer *t);
+/* Between opening the sides and loading the candidate afresh: what the candidate's samples have too much by its
+ * worker. Known from an earlier verification of the same task by the same two workers, or measured. */
+int stitch__control_run(stitch__timer *t, stitch_error **err);
 
 /* ---- time_check.c ---- */
 

@@ -136,8 +136,7 @@ typedef struct stitch__timing {
     int checks, checks_passed; /* timed iterations whose outputs were compared */
     double max_abs, max_rel;   /* in those */
     uint64_t mismatches;
-    double launch_us;        /* an empty kernel in its worker; 0: not measured */
-    double launch_excess_us; /* what that is more than in the worker where it is least: taken off every sample */
+    double taken_off_us; /* every sample, by the control; below 0: it was added */
 } stitch__timing;
 
 /* The least time that the task can take on the device: what must be read of the inputs and what the L2 cache cannot
@@ -225,6 +224,8 @@ struct stitch_report {
     uint64_t flush_bytes;
     bool l2_reset; /* of the verifier's own context */
     stitch__timed_blocks blocks;
+    stitch__control control;          /* runs 0: there was none, */
+    const char *no_control;           /* because; with runs: it was not used, because. NULL: it was */
     double speedup_low, speedup_high; /* against the main baseline: 95 % interval */
     stitch__bound bound;
     stitch__clock_range clocks;
@@ -368,12 +369,6 @@ void stitch__lower_bound(const stitch__verify *v, stitch__bound *out);
  * the reference, and overwrites inputs, v->want and v->hashes. */
 int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **err);
 
-/* launch.c: what a launch takes in a worker */
-/* Measures that, unless the worker has had a program; where it cannot be had it is not known. Only the scope's end is
- * an error. */
-int stitch__launch_measure(stitch__verify *v, stitch__worker *w, stitch_error **err);
-void stitch__launch_warm(stitch__device *dev); /* compiles what it launches */
-
 /* baseline.c */
 /* Whether a baseline can be in another process at all. */
 bool stitch__baseline_apart(const stitch__verify *v, const stitch__compute *what);
@@ -503,6 +498,7 @@ enum {
     STITCH__SEED_PREPARE,
     STITCH__SEED_KEPT,  /* keys, until which are used nobody in a worker has heard of */
     STITCH__SEED_AHEAD, /* likewise */
+    STITCH__SEED_CONTROL,
 };
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#define MAX_JOBS 10
+#define MAX_JOBS 9
 
 typedef struct job {
     pthread_t thread;
@@ -20,7 +20,7 @@ typedef struct job {
     const stitch__compute *baseline; /* whose program it is, and which is opened as well; NULL: it is only compiled */
     stitch__verify *v;               /* for that */
     int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks; 4: a worker, which starts
-                  meanwhile: nobody waits for it here; 5: what it launches first */
+                  meanwhile: nobody waits for it here */
 } job;
 
 typedef struct stitch__warmer {
@@ -49,10 +49,8 @@ static void *work(void *userdata)
     } else if (j->which == 3) {
         stitch__clock_sample sample;
         (void)stitch__clocks_read(j->dev, &sample);
-    } else if (j->which == 4) {
+    } else {
         stitch__worker_ahead(j->dev->ctx, STITCH__WORKER_CANDIDATE);
-    } else if (*stitch__context_options(j->dev->ctx)->cache_dir) {
-        stitch__launch_warm(j->dev); /* into the cache: there is nowhere else to keep it */
     }
     return NULL;
 }
@@ -91,7 +89,7 @@ int stitch__warm_start(stitch__verify *v, stitch_error **err)
     v->warmer = stitch__calloc(v->ctx, 1, sizeof(*v->warmer));
     if (!v->warmer)
         return stitch__err_nomem(v->ctx, err);
-    for (int which = 0; which < 6; which++)
+    for (int which = 0; which < 5; which++)
         if (which < 4 || stitch__wants_worker(v))
             start(v, (job){.dev = v->dev, .which = which});
     start_program(v, &v->task->reference);

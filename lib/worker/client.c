@@ -467,17 +467,7 @@ bool stitch__worker_lost(const stitch__worker *w)
     return w->lost;
 }
 
-bool stitch__worker_untouched(const stitch__worker *w)
+stitch__control *stitch__worker_control(stitch__worker *w)
 {
-    return !w->used;
-}
-
-double stitch__worker_launch_us(const stitch__worker *w)
-{
-    return w->launch_us;
-}
-
-void stitch__worker_set_launch_us(stitch__worker *w, double us)
-{
-    w->launch_us = us;
+    return &w->control;
 }

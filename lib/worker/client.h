@@ -30,8 +30,8 @@ struct stitch__worker {
     bool greeted, used, lost;
     int role; /* stitch__worker_role */
     char *why_lost;
-    double launch_us; /* 0: not known */
-    int64_t closing;  /* when it was asked to close a program, and has not answered yet; 0: it has */
+    stitch__control control;
+    int64_t closing; /* when it was asked to close a program, and has not answered yet; 0: it has */
     /* the program at hand */
     bool open;
     const stitch_interface *iface; /* of the task */

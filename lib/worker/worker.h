@@ -70,11 +70,15 @@ const char *stitch__worker_sandbox(const stitch__worker *w);
 int stitch__worker_pid(const stitch__worker *w);
 /* Nothing can be asked of it any more. */
 bool stitch__worker_lost(const stitch__worker *w);
-/* It has had no program yet. */
-bool stitch__worker_untouched(const stitch__worker *w);
-/* Microseconds that a launch takes in it, which is measured before it has one (lib/verify/launch.c); 0: not known. */
-double stitch__worker_launch_us(const stitch__worker *w);
-void stitch__worker_set_launch_us(stitch__worker *w, double us);
+/* The same program in this worker and in another one (lib/verify/control.c). It says something about the two for as
+ * long as they live, so it is kept here; runs 0: nothing yet. */
+typedef struct stitch__control {
+    int peer;                 /* process of the other one */
+    char task[65];            /* hash of the task whose main baseline it was */
+    double here_us, there_us; /* medians in this worker and in the other one */
+    int runs;                 /* in each */
+} stitch__control;
+stitch__control *stitch__worker_control(stitch__worker *w);
 /* A question that only a test's worker answers (hooks below). *answer is released with stitch_free(). */
 int stitch__worker_probe(stitch__worker *w, const stitch__scope *scope, const char *question, char **answer,
                          stitch_error **err);
