@@ -22,7 +22,8 @@ struct stitch__runner {
     bool own_stream, own_memory, abandoned;
     CUdeviceptr *sets[STITCH__SETS];
     bool *lent[STITCH__SETS]; /* of a set's memory: the caller's */
-    CUdeviceptr *moved;       /* copies of the inputs, made when they are first wanted */
+    CUdeviceptr *moved;       /* copies of the inputs, made when they are first wanted, */
+    CUdeviceptr *places;      /* in the caller's memory for them; 0, or NULL: in the runner's */
     CUdeviceptr flush;
     uint64_t flush_bytes;
     CUevent start, stop;

@@ -12,9 +12,8 @@ static bool owned_by_set(int role)
     return role == STITCH_TENSOR_OUTPUT || role == STITCH_TENSOR_STATE;
 }
 
-/* `outputs`: memory of the caller for them, or NULL. */
-static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, const CUdeviceptr *outputs,
-                    stitch_error **err)
+/* `places`: memory of the caller for outputs and inputs, or NULL. */
+static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, const CUdeviceptr *places, stitch_error **err)
 {
     char name[128];
     int rc = STITCH_OK;
@@ -32,8 +31,9 @@ static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, const 
             r->sets[set][i] = r->sets[0][i];
             continue;
         }
-        if (outputs && outputs[i] && r->infos[i].role == STITCH_TENSOR_OUTPUT) {
-            r->sets[set][i] = outputs[i];
+        if (places && places[i] &&
+            (r->infos[i].role == STITCH_TENSOR_OUTPUT || r->infos[i].role == STITCH_TENSOR_INPUT)) {
+            r->sets[set][i] = places[i];
             r->lent[set][i] = true;
             continue;
         }
@@ -41,6 +41,17 @@ static int make_set(stitch__runner *r, int set, const CUdeviceptr *given, const 
         rc = stitch__mem_alloc(r->dev, (size_t)r->infos[i].bytes, name, &r->sets[set][i], err);
     }
     return rc;
+}
+
+/* For the copies of inputs. */
+static int take_places(stitch__runner *r, const CUdeviceptr *places, stitch_error **err)
+{
+    r->places = stitch__calloc(r->ctx, r->count + 1, sizeof(*r->places));
+    if (!r->places)
+        return stitch__err_nomem(r->ctx, err);
+    for (size_t i = 0; i < r->count; i++)
+        r->places[i] = r->infos[i].role == STITCH_TENSOR_INPUT ? places[i] : 0;
+    return STITCH_OK;
 }
 
 static void free_sets(stitch__runner *r)
@@ -54,7 +65,9 @@ static void free_sets(stitch__runner *r)
         stitch_free(r->lent[s]);
     }
     for (size_t i = 0; r->moved && !r->abandoned && i < r->count; i++)
-        stitch__mem_free(r->dev, r->moved[i]);
+        if (!r->places || !r->places[i])
+            stitch__mem_free(r->dev, r->moved[i]);
+    stitch_free(r->places);
     stitch_free(r->moved);
     if (!r->abandoned)
         stitch__mem_free(r->dev, r->flush);
@@ -95,7 +108,9 @@ int stitch__runner_open(stitch_task *task, stitch_program *program, stitch__devi
     if (r->own_stream)
         STITCH__CU(dev->drv->StreamCreate(&r->stream, CU_STREAM_NON_BLOCKING));
     for (int s = 0; !rc && s < STITCH__SETS; s++)
-        rc = make_set(r, s, options->sets[s], options->outputs[s], err);
+        rc = make_set(r, s, options->sets[s], options->places[s], err);
+    if (!rc && options->places[1])
+        rc = take_places(r, options->places[1], err);
     if (!rc)
         rc = stitch__hasher_open(&r->hasher, dev, r->stream, STITCH__BLOCK * r->count, err);
 out:
@@ -248,6 +263,8 @@ static int move_inputs(stitch__runner *r, const stitch__run *run, const stitch__
     for (size_t i = 0; !rc && i < r->count; i++) {
         if (r->infos[i].role != STITCH_TENSOR_INPUT)
             continue;
+        if (!r->moved[i] && r->places)
+            r->moved[i] = r->places[i];
         if (!r->moved[i])
             rc = stitch__mem_alloc(r->dev, (size_t)r->infos[i].bytes, r->infos[i].name, &r->moved[i], err);
         if (!rc && run->draw)

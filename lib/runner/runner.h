@@ -29,6 +29,9 @@ typedef struct stitch__prepared {
     uint64_t steps; /* steps of `run` as written, those in repeats included: what stitch__run.skip can name */
 } stitch__prepared;
 
+/* Of outputs of several runs, or of copies of inputs, for each program. */
+#define STITCH__KEPT_BYTES (256u << 20)
+
 enum {
     STITCH__SETS = 2,   /* outputs and states exist twice: for the first and for the second run on the same inputs */
     STITCH__BLOCK = 16, /* most runs in one call */
@@ -138,9 +141,9 @@ typedef struct stitch__runner_options {
      * states. NULL: memory of the runner's own. */
     const CUdeviceptr *sets[STITCH__SETS];
     CUstream stream; /* of the caller; NULL: one of the runner's own */
-    /* Where sets are NULL: memory of the caller for a set's outputs, a pointer a tensor; 0: the runner allocates. NULL:
-     * all of them. */
-    const CUdeviceptr *outputs[STITCH__SETS];
+    /* Where sets are NULL: memory of the caller, a pointer a tensor, for the outputs of either set, for inputs ([0])
+     * and for the copies of moved ones ([1]); 0: the runner allocates. NULL: all of them. */
+    const CUdeviceptr *places[STITCH__SETS];
 } stitch__runner_options;
 
 /* Task (at its current dims) and program must outlive the runner. The device is entered whenever one of these is

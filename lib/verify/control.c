@@ -90,20 +90,24 @@ static int measure(stitch__timer *t, stitch_program *program, stitch__control *o
     return rc;
 }
 
-/* In another worker, if the baseline cost that one its life. */
+/* In another worker, if the baseline cost that one its life, and with it the memory that both were on. */
 static int bring_back(stitch__timer *t, stitch_error **err)
 {
     stitch__verify *v = t->v;
-    int rc;
+    stitch_error *why = NULL;
+    int rc = STITCH_OK;
 
     if (stitch__worker_lost(v->worker)) {
+        stitch__err(v->ctx, &why, STITCH_E_FAULT, "it ended the worker of the candidate, where it was the control");
+        rc = stitch__side_ended(v, &t->sides[1], STITCH_OK, STITCH_E_FAULT, &why, err);
         stitch__worker_release(v->worker, false);
         v->worker = NULL;
     }
     v->candidate = (stitch__candidate){NULL, NULL};
     v->room = 0;
     v->room_known = false;
-    rc = stitch__candidate_open(v, err);
+    if (!rc)
+        rc = stitch__candidate_open(v, err);
     t->sides[0].program = v->candidate;
     return rc ? rc : stitch__candidate_fill(v, &v->candidate, &v->scope, err);
 }

@@ -213,6 +213,25 @@ static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitc
     return rc;
 }
 
+/* The main baseline has the candidate's memory, but never the same place of a tensor at the same time: else the
+ * candidate could pass for what the baseline wrote. Its opening has cleared that memory. */
+static int check_places(stitch__timer *t, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0);
+    stitch__side *s = t->side_count > 1 ? &t->sides[1] : NULL;
+    stitch_error *why = NULL;
+    int rc = STITCH_OK;
+
+    if (!v->worker)
+        return STITCH_OK;
+    if (s && s->worker && !s->broken && !stitch__worker_apart(v->worker, s->worker)) {
+        stitch__err(v->ctx, &why, STITCH_E_INTERNAL, "it has the candidate's places for inputs and outputs");
+        rc = stitch__side_ended(v, s, STITCH_OK, STITCH_E_INTERNAL, &why, err);
+    }
+    return rc ? rc : v->candidate.ops->fill_inputs(v->candidate.self, &v->scope, seed, NULL, err);
+}
+
 /* Starts the workers of baselines and so on while others may use the device, then waits until nobody does. */
 static int open_alone(stitch__timer *t, stitch__gpu_lock *lock, stitch_error **err)
 {
@@ -247,6 +266,8 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
         rc = stitch__hash_tensors(v, false, err);
     if (!rc)
         rc = stitch__control_run(&t, err);
+    if (!rc)
+        rc = check_places(&t, err);
     if (!rc)
         rc = stitch__candidate_afresh(v, &v->candidate, &v->scope, &code, &why, err);
     for (size_t k = 0; !rc && !code && k < t.side_count; k++)

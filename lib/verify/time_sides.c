@@ -53,11 +53,8 @@ int stitch__side_ended(stitch__verify *v, stitch__side *s, int rc, int code, sti
 static int open_in_worker(stitch__timer *t, stitch__side *s, const stitch__compute *what, stitch_error **why)
 {
     stitch__verify *v = t->v;
-    stitch__baseline b;
-    int rc = stitch__baseline_open(v, what, &b, why);
+    int rc = stitch__baseline_open(v, what, s == &t->sides[1], &s->worker, &s->program, why);
 
-    s->worker = b.worker;
-    s->program = b.program;
     return rc ? rc : stitch__set_make(v, NULL, " (baseline)", &s->set, why);
 }
 

@@ -343,7 +343,6 @@ static int verify_entered(stitch__verify *v, stitch_error **err)
     if (!rc)
         rc = run_stages(v, err);
     stitch__warm_join(v);
-    stitch__baseline_close(&v->early);
     stitch__sets_close(v);
     stitch__worker_release(v->profiler, true);
     stitch__gpu_lock_release(&v->lock);

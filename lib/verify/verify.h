@@ -281,13 +281,6 @@ typedef struct stitch__ahead {
     const stitch__variant *drawn_as; /* and what they are like */
 } stitch__ahead;
 
-/* A baseline that is a program, in a worker of its own (baseline.c). */
-typedef struct stitch__baseline {
-    const stitch__compute *what; /* NULL: there is none */
-    stitch__worker *worker;
-    stitch__candidate program;
-} stitch__baseline;
-
 typedef struct stitch__verify {
     stitch_context *ctx;
     stitch_task *task;
@@ -322,7 +315,6 @@ typedef struct stitch__verify {
      * driver lets others wait, those who free memory among them. */
     stitch__worker *profiler;
     struct stitch__warmer *warmer;
-    stitch__baseline early;          /* opened ahead; the warmer's until it is joined */
     bool seen_by_compiler;           /* a compiler's process has had the program's source */
     bool compiles_here;              /* there is none, as the report says */
     stitch__gpu_lock lock;           /* shared, while a stage uses the device and does not time */
@@ -372,17 +364,14 @@ int stitch__bound_confirm(stitch__verify *v, stitch__bound *b, stitch_error **er
 /* baseline.c */
 /* Whether a baseline can be in another process at all. */
 bool stitch__baseline_apart(const stitch__verify *v, const stitch__compute *what);
-/* Opens it there, or takes v->early if it is that one. The baseline is to be closed also after a failure. */
-int stitch__baseline_open(stitch__verify *v, const stitch__compute *what, stitch__baseline *out, stitch_error **err);
-void stitch__baseline_close(stitch__baseline *b); /* none: does nothing */
-/* The baseline that is worth opening before its time; NULL: none. */
-const stitch__compute *stitch__baseline_early(const stitch__verify *v);
-/* Opens it into v->early if that takes no waiting; else starts the process at least. On a thread that stage load joins:
- * until then nobody else may touch the program or change the task's dims. */
-void stitch__baseline_ahead(stitch__verify *v, const stitch__compute *what);
+/* Whether the main one will be, as far as can be told before anything has run. */
+bool stitch__baseline_expected(const stitch__verify *v);
+/* Opens it there; the main one on the candidate's memory for inputs and outputs (stitch__worker_open_beside()). *worker
+ * is to be released also after a failure. */
+int stitch__baseline_open(stitch__verify *v, const stitch__compute *what, bool main, stitch__worker **worker,
+                          stitch__candidate *out, stitch_error **err);
 
-/* warm.c: compiles and opens in other threads what will be needed later (the library's kernels, reference, baselines).
- */
+/* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
 int stitch__warm_start(stitch__verify *v, stitch_error **err);
 void stitch__warm_join(stitch__verify *v);
 
@@ -402,8 +391,6 @@ int stitch__candidate_fill(stitch__verify *v, const stitch__candidate *c, const 
 /* A fresh module, prepared: what the program left in its own memory before is gone. */
 int stitch__candidate_afresh(stitch__verify *v, const stitch__candidate *c, const stitch__scope *scope, int *code,
                              stitch_error **why, stitch_error **err);
-/* Of outputs of several runs, or of copies of inputs, for each program. */
-#define STITCH__KEPT_BYTES (256u << 20)
 /* Room for the outputs of several runs in a row. *room: of how many, 0: runs are made one by one, which is slower and
  * as strict. Only a worker that is lost, or a call that ended, is an error. */
 int stitch__candidate_room(const stitch__verify *v, const stitch__candidate *c, uint32_t *room, stitch_error **err);

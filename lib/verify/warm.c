@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#define MAX_JOBS 9
+#define MAX_JOBS 10
 
 typedef struct job {
     pthread_t thread;
@@ -17,10 +17,8 @@ typedef struct job {
     stitch__scope scope;
     stitch_program *program; /* NULL: the library's kernels */
     stitch_interface *iface;
-    const stitch__compute *baseline; /* whose program it is, and which is opened as well; NULL: it is only compiled */
-    stitch__verify *v;               /* for that */
-    int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks; 4: a worker, which starts
-                  meanwhile: nobody waits for it here */
+    int which; /* of the library's kernels: 0 generator, 1 comparison, 2 hash; 3: clocks; 4, 5: workers for candidate
+                  and baseline, which start meanwhile: nobody waits for them here */
 } job;
 
 typedef struct stitch__warmer {
@@ -31,9 +29,7 @@ typedef struct stitch__warmer {
 static void *work(void *userdata)
 {
     job *j = userdata;
-    if (j->baseline) {
-        stitch__baseline_ahead(j->v, j->baseline);
-    } else if (j->program) {
+    if (j->program) {
         stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
         options.arch = j->dev->info.arch;
         options.cancel = j->scope.cancel; /* whoever joins this thread shall not wait for longer */
@@ -50,7 +46,7 @@ static void *work(void *userdata)
         stitch__clock_sample sample;
         (void)stitch__clocks_read(j->dev, &sample);
     } else {
-        stitch__worker_ahead(j->dev->ctx, STITCH__WORKER_CANDIDATE);
+        stitch__worker_ahead(j->dev->ctx, j->which == 4 ? STITCH__WORKER_CANDIDATE : STITCH__WORKER_BASELINE);
     }
     return NULL;
 }
@@ -78,9 +74,7 @@ static void start_program(stitch__verify *v, const stitch__compute *c)
     for (size_t i = 0; i < w->count; i++)
         if (w->jobs[i].program == c->program)
             return;
-    if (c == stitch__baseline_early(v))
-        start(v, (job){.dev = v->dev, .program = c->program, .v = v, .baseline = c});
-    else if (stitch__task_interface(v->task, v->task->reduced, c->output_dtype, &iface, NULL) == STITCH_OK)
+    if (stitch__task_interface(v->task, v->task->reduced, c->output_dtype, &iface, NULL) == STITCH_OK)
         start(v, (job){.dev = v->dev, .program = c->program, .iface = iface});
 }
 
@@ -89,8 +83,8 @@ int stitch__warm_start(stitch__verify *v, stitch_error **err)
     v->warmer = stitch__calloc(v->ctx, 1, sizeof(*v->warmer));
     if (!v->warmer)
         return stitch__err_nomem(v->ctx, err);
-    for (int which = 0; which < 5; which++)
-        if (which < 4 || stitch__wants_worker(v))
+    for (int which = 0; which < 6; which++)
+        if (which < 4 || (which == 4 ? stitch__wants_worker(v) : stitch__baseline_expected(v)))
             start(v, (job){.dev = v->dev, .which = which});
     start_program(v, &v->task->reference);
     for (size_t i = 0; i < v->task->baseline_count; i++)

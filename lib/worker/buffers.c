@@ -23,42 +23,48 @@ static uint32_t choose(const stitch__worker *w, uint64_t bytes)
     for (uint32_t i = 0; i < w->buffer_count; i++) {
         if (empty(&w->buffers[i]))
             room = i;
-        else if (!w->buffers[i].used && w->buffers[i].bytes == bytes)
+        else if (!w->buffers[i].used && !w->buffers[i].lender && w->buffers[i].bytes == bytes)
             return i;
     }
     return room;
 }
 
-static int make(stitch__worker *w, uint32_t number, uint64_t bytes, stitch_error **err)
+/* *made becomes buffer `number`. */
+static int put(stitch__worker *w, uint32_t number, stitch__buffer *made, stitch_error **err)
 {
-    stitch__buffer made = {.bytes = bytes};
     int rc = number < STITCH__WORKER_BUFFERS
                  ? stitch__grow(w->ctx, &w->buffers, &w->buffer_cap, number + 1u, sizeof(*w->buffers))
                  : STITCH_E_LIMIT;
 
     if (rc == STITCH_E_NOMEM)
         return stitch__err_nomem(w->ctx, err);
-    if (rc || bytes > SIZE_MAX || !stitch__export_make(w->dev, (size_t)bytes, w->stream, &made.memory))
-        return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "no memory can be shared");
+    if (rc)
+        return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "no more memory can be shared");
     if (number == w->buffer_count)
         w->buffer_count++;
-    w->buffers[number] = made;
+    w->buffers[number] = *made;
     return STITCH_OK;
 }
 
-int stitch__buffer_share(stitch__worker *w, const stitch__scope *scope, stitch__request *q, CUdeviceptr *out,
-                         stitch_error **err)
+static int make(stitch__worker *w, uint32_t number, uint64_t bytes, stitch_error **err)
 {
-    uint32_t number = choose(w, q->bytes);
-    stitch__reply r;
-    int rc = STITCH_OK, *fd;
+    stitch__buffer made = {.bytes = bytes, .made = stitch__now_ns()};
+    int rc;
 
-    *out = 0;
-    if (number >= w->buffer_count || empty(&w->buffers[number]))
-        rc = make(w, number, q->bytes, err);
+    if (bytes > SIZE_MAX || !stitch__export_make(w->dev, (size_t)bytes, w->stream, &made.memory))
+        return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "no memory can be shared");
+    rc = put(w, number, &made, err);
     if (rc)
-        return rc;
-    fd = &w->buffers[number].memory.fd; /* -1: the worker has it */
+        stitch__export_close(w->dev, &made.memory);
+    return rc;
+}
+
+static int send(stitch__worker *w, const stitch__scope *scope, uint32_t number, stitch__request *q, CUdeviceptr *out,
+                stitch_error **err)
+{
+    int *fd = &w->buffers[number].memory.fd, rc; /* -1: the worker has it */
+    stitch__reply r;
+
     q->buffer = number;
     rc = stitch__worker_call(w, scope, q, *fd, NULL, &r, err);
     if (*fd >= 0)
@@ -72,12 +78,69 @@ int stitch__buffer_share(stitch__worker *w, const stitch__scope *scope, stitch__
     return rc;
 }
 
+int stitch__buffer_share(stitch__worker *w, const stitch__scope *scope, stitch__request *q, CUdeviceptr *out,
+                         stitch_error **err)
+{
+    uint32_t number = choose(w, q->bytes);
+    int rc = STITCH_OK;
+
+    *out = 0;
+    if (number >= w->buffer_count || empty(&w->buffers[number]))
+        rc = make(w, number, q->bytes, err);
+    return rc ? rc : send(w, scope, number, q, out, err);
+}
+
+/* What has been borrowed before, or room for it. */
+static uint32_t find_borrowed(const stitch__worker *w, const stitch__buffer *theirs, int lender)
+{
+    uint32_t room = (uint32_t)w->buffer_count;
+
+    for (uint32_t i = 0; i < w->buffer_count; i++) {
+        if (empty(&w->buffers[i]))
+            room = i;
+        else if (w->buffers[i].lender == lender && w->buffers[i].made == theirs->made && !w->buffers[i].used)
+            return i;
+    }
+    return room;
+}
+
+int stitch__buffer_borrow(stitch__worker *w, const stitch__scope *scope, stitch__worker *lender, CUdeviceptr theirs,
+                          stitch__request *q, CUdeviceptr *out, stitch_error **err)
+{
+    const stitch__buffer *from = NULL;
+    stitch__buffer made = {.bytes = q->bytes, .lender = (int)lender->process.pid};
+    uint32_t number;
+    int rc = STITCH_OK;
+
+    *out = 0;
+    for (size_t i = 0; i < lender->buffer_count; i++)
+        if (lender->buffers[i].memory.ptr == theirs && lender->buffers[i].bytes == q->bytes)
+            from = &lender->buffers[i];
+    if (!from || from->lender)
+        return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "there is no memory of the other worker's to share");
+    number = find_borrowed(w, from, made.lender);
+    if (number >= w->buffer_count || empty(&w->buffers[number])) {
+        made.made = from->made;
+        made.memory = (stitch__export){.ptr = theirs, .fd = -1};
+        if (w->dev->drv->MemExportToShareableHandle(&made.memory.fd, from->memory.handle,
+                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
+            return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "the other worker's memory cannot be shared");
+        rc = put(w, number, &made, err);
+        if (rc)
+            close(made.memory.fd);
+    }
+    return rc ? rc : send(w, scope, number, q, out, err);
+}
+
 bool stitch__buffers_spare(stitch__worker *w)
 {
     uint64_t most = w->dev->info.memory_bytes / 256, total = 0;
 
-    for (size_t i = 0; i < w->buffer_count; i++)
-        total += w->buffers[i].memory.mapped_bytes;
+    for (size_t i = 0; i < w->buffer_count; i++) {
+        total += w->buffers[i].lender ? w->buffers[i].bytes : w->buffers[i].memory.mapped_bytes;
+        if (w->buffers[i].lender && !w->buffers[i].used)
+            return false; /* nobody knows whether the other worker still has it */
+    }
     return !w->buffers_unsure && total <= (most < SPARE_BYTES ? most : SPARE_BYTES);
 }
 
@@ -85,7 +148,9 @@ void stitch__buffers_release(stitch__worker *w, bool keep)
 {
     for (size_t i = 0; i < w->buffer_count; i++) {
         w->buffers[i].used = false;
-        if (!keep)
+        if (!keep && w->buffers[i].lender)
+            w->buffers[i].memory = (stitch__export){.fd = -1}; /* mapped by who has lent it */
+        else if (!keep)
             stitch__export_close(w->dev, &w->buffers[i].memory);
     }
     if (keep)

@@ -16,7 +16,9 @@ typedef struct stitch__worker_pool stitch__worker_pool;
 typedef struct stitch__buffer {
     stitch__export memory; /* ptr 0: there is none of this number */
     uint64_t bytes;
-    bool used; /* by the program at hand */
+    bool used;    /* by the program at hand */
+    int lender;   /* process of the worker whose memory it is, which has mapped it here; 0: it is this one's */
+    int64_t made; /* when the memory was: nothing else is the same for other memory at the same address */
 } stitch__buffer;
 
 struct stitch__worker {
@@ -41,9 +43,9 @@ struct stitch__worker {
     uint64_t share_bytes;
     void *staging; /* where they are read into before they go to the device */
     bool pinned;
-    CUdeviceptr
-        *outputs[STITCH__SETS]; /* shared memory that they are written to, one a tensor; NULL: they are fetched */
-    CUdeviceptr kept;           /* that outputs of runs of a block are copied to, as in serve_program.c */
+    /* Shared memory of outputs of a set, of inputs and (1) of moved ones, one a tensor; NULL: outputs are fetched. */
+    CUdeviceptr *places[STITCH__SETS];
+    CUdeviceptr kept; /* that outputs of runs of a block are copied to, as in serve_program.c */
     uint64_t kept_bytes, *kept_offsets;
     char *unshared; /* why outputs are fetched; NULL: they are not */
     /* for all programs */
@@ -97,10 +99,13 @@ void stitch__worker_settle(stitch__worker *w);
 
 /* ---- buffers.c ---- */
 
-/* Memory of q->bytes for what `q` (OUTPUT, KEEP) is about: some that an earlier program had, else new; sends the
+/* Memory of q->bytes for what `q` (PLACE, KEEP) is about: some that an earlier program had, else new; sends the
  * request with it. STITCH_E_UNSUPPORTED: none can be shared. */
 int stitch__buffer_share(stitch__worker *w, const stitch__scope *scope, stitch__request *q, CUdeviceptr *out,
                          stitch_error **err);
+/* The same in memory of another worker's, which must outlive the program: `theirs` is where it is mapped here. */
+int stitch__buffer_borrow(stitch__worker *w, const stitch__scope *scope, stitch__worker *lender, CUdeviceptr theirs,
+                          stitch__request *q, CUdeviceptr *out, stitch_error **err);
 /* Whether what is there is little enough to be kept while no program uses it. */
 bool stitch__buffers_spare(stitch__worker *w);
 /* No program uses any; without `keep` they go. The device is entered. */
@@ -108,9 +113,10 @@ void stitch__buffers_release(stitch__worker *w, bool keep);
 
 /* ---- outputs.c ---- */
 
-/* Memory for outputs that both processes map, sent to the worker. Where that cannot be done, outputs are fetched, and
+/* Memory for outputs and inputs that both processes map, sent to the worker: of its own, or what `beside` has for the
+ * same tensors in its other places (NULL: none). Where that cannot be done, outputs are fetched, and
  * stitch__worker_unshared() says why. Only a worker that is lost is an error. */
-int stitch__outputs_share(stitch__worker *w, const stitch__scope *scope, stitch_error **err);
+int stitch__outputs_share(stitch__worker *w, stitch__worker *beside, const stitch__scope *scope, stitch_error **err);
 /* Makes what outputs are fetched through: w->share for the worker, w->staging. Both are empty where they are shared. */
 int stitch__outputs_stage(stitch__worker *w, stitch_error **err);
 /* Releases it; without `keep` also what would serve the next program. */

@@ -93,7 +93,7 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         stitch__put_u64(out, q->tensor);
         stitch__put_u64(out, q->bytes);
         break;
-    case STITCH__OP_WORKER_OUTPUT:
+    case STITCH__OP_WORKER_PLACE:
         stitch__put_u64(out, q->tensor);
         stitch__put_u64(out, q->bytes);
         stitch__put_u32(out, (uint32_t)q->set);
@@ -222,7 +222,7 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->tensor = stitch__get_u64(r);
         q->bytes = stitch__get_u64(r);
         return true;
-    case STITCH__OP_WORKER_OUTPUT:
+    case STITCH__OP_WORKER_PLACE:
         q->tensor = stitch__get_u64(r);
         q->bytes = stitch__get_u64(r);
         q->set = (int32_t)stitch__get_u32(r);

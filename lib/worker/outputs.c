@@ -17,7 +17,7 @@ enum {
 static void close_shared(stitch__worker *w, bool keep)
 {
     for (int set = 0; set < STITCH__SETS; set++)
-        stitch__zero_free(w->outputs[set]);
+        stitch__zero_free(w->places[set]);
     w->kept = 0;
     if ((!w->stream && !w->buffer_count) || stitch__device_enter(w->dev, NULL) != STITCH_OK)
         return;
@@ -62,7 +62,7 @@ const char *stitch__worker_unshared(const stitch__worker *w)
 static int fetch_outputs(stitch__worker *w, const char *why, stitch_error **err)
 {
     for (int set = 0; set < STITCH__SETS; set++)
-        stitch__zero_free(w->outputs[set]);
+        stitch__zero_free(w->places[set]);
     w->unshared = stitch__strdup(w->ctx, why);
     return w->unshared ? STITCH_OK : stitch__err_nomem(w->ctx, err);
 }
@@ -74,25 +74,46 @@ static int make_stream(stitch__worker *w)
     return w->stream ? STITCH_OK : STITCH_E_UNSUPPORTED;
 }
 
+/* Place `set` of a tensor; *out stays 0 where it has none. */
+static int share_place(stitch__worker *w, stitch__worker *beside, const stitch__scope *scope, int set, size_t i,
+                       CUdeviceptr *out, stitch_error **err)
+{
+    stitch__request q = {.op = STITCH__OP_WORKER_PLACE, .tensor = i, .bytes = w->infos[i].bytes, .set = set};
+    CUdeviceptr *theirs = beside ? beside->places[1 - set] : NULL;
+
+    if (theirs && theirs[i])
+        return stitch__buffer_borrow(w, scope, beside, theirs[i], &q, out, err);
+    return stitch__buffer_share(w, scope, &q, out, err);
+}
+
+/* Copies of moved inputs are made only where they are small (stitch__block_moved()). */
+static bool has_place(const stitch__worker *w, int set, size_t i, uint64_t input_bytes)
+{
+    return w->infos[i].role == STITCH_TENSOR_OUTPUT ||
+           (w->infos[i].role == STITCH_TENSOR_INPUT && (set == 0 || input_bytes <= STITCH__KEPT_BYTES));
+}
+
 /* Outputs in device memory that both processes map: what the program writes is here without a copy through the host.
- * Where that cannot be done, all of them are fetched. Only a worker that is lost is an error. */
-int stitch__outputs_share(stitch__worker *w, const stitch__scope *scope, stitch_error **err)
+ * Inputs, too, so that another worker can have the same places, which are worth some per cent to short programs. Where
+ * that cannot be done, all outputs are fetched. Only a worker that is lost is an error. */
+int stitch__outputs_share(stitch__worker *w, stitch__worker *beside, const stitch__scope *scope, stitch_error **err)
 {
     stitch_error *why = NULL;
+    uint64_t input_bytes = 0;
     int rc;
 
     if (w->dev->info.simulated)
         return fetch_outputs(w, "the device is simulated", err);
+    for (size_t i = 0; i < w->count; i++)
+        input_bytes += w->infos[i].role == STITCH_TENSOR_INPUT ? w->infos[i].bytes : 0;
     rc = make_stream(w);
     for (int set = 0; !rc && set < STITCH__SETS; set++) {
-        w->outputs[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->outputs));
-        if (!w->outputs[set])
+        w->places[set] = stitch__calloc(w->ctx, w->count + 1, sizeof(**w->places));
+        if (!w->places[set])
             return stitch__err_nomem(w->ctx, err);
-        for (size_t i = 0; !rc && i < w->count; i++) {
-            stitch__request q = {.op = STITCH__OP_WORKER_OUTPUT, .tensor = i, .bytes = w->infos[i].bytes, .set = set};
-            if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
-                rc = stitch__buffer_share(w, scope, &q, &w->outputs[set][i], &why);
-        }
+        for (size_t i = 0; !rc && i < w->count; i++)
+            if (has_place(w, set, i, input_bytes))
+                rc = share_place(w, beside, scope, set, i, &w->places[set][i], &why);
     }
     if (!rc)
         return STITCH_OK;
@@ -105,6 +126,15 @@ int stitch__outputs_share(stitch__worker *w, const stitch__scope *scope, stitch_
     return rc;
 }
 
+bool stitch__worker_apart(const stitch__worker *w, const stitch__worker *other)
+{
+    for (int set = 0; set < STITCH__SETS; set++)
+        for (size_t i = 0; w->places[set] && other->places[set] && i < w->count && i < other->count; i++)
+            if (w->places[set][i] && w->places[set][i] == other->places[set][i])
+                return false;
+    return true;
+}
+
 /* Memory that outputs come through, where they are not shared. The worker can write whatever it likes into it, and at
  * any time: it is read once, by a call and not through a mapping, and what was read is what is compared. */
 int stitch__outputs_stage(stitch__worker *w, stitch_error **err)
@@ -112,7 +142,7 @@ int stitch__outputs_stage(stitch__worker *w, stitch_error **err)
     uint64_t total = 0;
     int rc;
 
-    for (size_t i = 0; !w->outputs[0] && i < w->count && total < 2u * CHUNK; i++)
+    for (size_t i = 0; !w->places[0] && i < w->count && total < 2u * CHUNK; i++)
         if (w->infos[i].role == STITCH_TENSOR_OUTPUT)
             total += w->infos[i].bytes < 2u * CHUNK ? w->infos[i].bytes : 2u * CHUNK;
     w->share_bytes = total < 2u * CHUNK ? (total + 4095) / 4096 * 4096 * 2 : 2u * CHUNK;
@@ -142,7 +172,7 @@ int stitch__outputs_keep(void *self, const stitch__scope *scope, uint32_t count,
     if (!w->kept_offsets)
         return stitch__err_nomem(w->ctx, err);
     w->kept_bytes = stitch__kept_layout(w->iface, w->kept_offsets);
-    if (!w->outputs[0])
+    if (!w->places[0])
         return stitch__worker_call(w, scope, &q, -1, NULL, &r, err);
     q.bytes = w->kept_bytes * count;
     return q.bytes ? stitch__buffer_share(w, scope, &q, &w->kept, err)
@@ -188,7 +218,7 @@ static int store_piece(stitch__worker *w, const stitch__request *q, const CUdevi
 static CUdeviceptr written_at(const stitch__worker *w, int set, size_t i)
 {
     if (set < STITCH__SETS)
-        return w->outputs[set][i];
+        return w->places[set][i];
     return w->kept + (CUdeviceptr)(set - STITCH__SETS) * w->kept_bytes + w->kept_offsets[i];
 }
 
@@ -222,7 +252,7 @@ int stitch__outputs_fetch(void *self, const stitch__scope *scope, int set, const
     stitch__reply r;
     int64_t begun = 0, begun_next = 0;
     unsigned number = 0;
-    if (w->outputs[0])
+    if (w->places[0])
         return copy_outputs(w, scope, set, into, stream, err);
     bool more = next_piece(w, &q, number++);
     int rc = more ? stitch__worker_send(w, scope, &q, -1, NULL, &begun, err) : STITCH_OK;

@@ -197,6 +197,34 @@ static int look_around(stitch_context *ctx, const stitch__worker_options *o, sti
     return STITCH_OK;
 }
 
+int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, const stitch__worker_options *options,
+                           stitch__worker **out, stitch_error **err)
+{
+    static const stitch__worker_options defaults;
+    const stitch__worker_options *o = options ? options : &defaults;
+    stitch__worker_pool *p;
+    stitch__device *dev;
+    char *path = NULL;
+    uint32_t sandbox;
+    int rc;
+
+    *out = NULL;
+    rc = look_around(ctx, o, &p, &dev, &path, &sandbox, err);
+    if (rc)
+        return rc;
+    *out = take_idle(p, path, sandbox, o);
+    if (!*out && dev && *stitch__context_options(ctx)->cache_dir) {
+        /* Into the compile cache, which a worker may only read. */
+        (void)stitch__generate_warm(dev);
+        (void)stitch__hash_warm(dev);
+    }
+    rc = start(p, dev, scope, path, sandbox, o->role, out, err);
+    if (!rc)
+        (*out)->pool = p;
+    stitch_free(path);
+    return rc;
+}
+
 /* To a free place, or in place of one of a role that two of those who idle have. The pool's lock is held. */
 static void put_idle(stitch__worker_pool *p, stitch__worker *w)
 {
@@ -220,54 +248,6 @@ static void put_idle(stitch__worker_pool *p, stitch__worker *w)
     if (p->idle[at])
         discard(p, p->idle[at]);
     p->idle[at] = w;
-}
-
-static void give_back(stitch__worker_pool *p, stitch__worker *w)
-{
-    pthread_mutex_lock(&p->lock);
-    put_idle(p, w);
-    pthread_mutex_unlock(&p->lock);
-}
-
-/* It has answered the greeting, whether or not anybody has read that. */
-static bool started(const stitch__worker *w)
-{
-    return w->greeted || !stitch__worker_quiet(w);
-}
-
-int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, const stitch__worker_options *options,
-                           stitch__worker **out, stitch_error **err)
-{
-    static const stitch__worker_options defaults;
-    const stitch__worker_options *o = options ? options : &defaults;
-    stitch__worker_pool *p;
-    stitch__device *dev;
-    char *path = NULL;
-    uint32_t sandbox;
-    int rc;
-
-    *out = NULL;
-    rc = look_around(ctx, o, &p, &dev, &path, &sandbox, err);
-    if (rc)
-        return rc;
-    *out = take_idle(p, path, sandbox, o);
-    if (o->ready && !(*out && started(*out))) {
-        if (*out)
-            give_back(p, *out);
-        *out = NULL;
-        stitch_free(path);
-        return stitch__err(ctx, err, STITCH_E_NOT_FOUND, "no worker of this role is ready");
-    }
-    if (!*out && dev && *stitch__context_options(ctx)->cache_dir) {
-        /* Into the compile cache, which a worker may only read. */
-        (void)stitch__generate_warm(dev);
-        (void)stitch__hash_warm(dev);
-    }
-    rc = start(p, dev, scope, path, sandbox, o->role, out, err);
-    if (!rc)
-        (*out)->pool = p;
-    stitch_free(path);
-    return rc;
 }
 
 void stitch__worker_release(stitch__worker *w, bool reusable)
@@ -312,7 +292,10 @@ void stitch__worker_ahead(stitch_context *ctx, int role)
     w = take_idle(p, path, sandbox, &o);
     if (!w && stitch__worker_start(ctx, dev, path, sandbox, o.role, &w, NULL) == STITCH_OK)
         w->pool = p;
-    if (w)
-        give_back(p, w);
+    if (w) {
+        pthread_mutex_lock(&p->lock);
+        put_idle(p, w);
+        pthread_mutex_unlock(&p->lock);
+    }
     stitch_free(path);
 }

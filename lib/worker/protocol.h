@@ -10,7 +10,7 @@
 #include "worker/worker.h"
 
 enum {
-    STITCH__WORKER_PROTOCOL = 6,
+    STITCH__WORKER_PROTOCOL = 7,
     STITCH__WORKER_MAX_PAYLOAD = 1 << 20, /* larger things go through shared memory */
     STITCH__WORKER_MAX_MESSAGE = 4096,    /* of an error's text */
     STITCH__WORKER_MAX_DETAILS = 65536,
@@ -72,7 +72,7 @@ bool stitch__same_bytes(const void *a, const void *b, size_t len); /* in constan
     X(CLOSE, "closing the program")                                                                                    \
     X(PROBE, "answering a probe")                                                                                      \
     X(PROFILE, "profiling the program")                                                                                \
-    X(OUTPUT, "sharing the memory of an output")                                                                       \
+    X(PLACE, "sharing the memory of a tensor")                                                                         \
     X(COMPILE, "compiling")                                                                                            \
     X(CODE, "handing over compiled code")
 
@@ -104,10 +104,10 @@ typedef struct stitch__request {
     const char *device, *cache_dir, *cuda_path;
     /* OPEN: one memory file, the task's bytes and then the program's */
     uint64_t task_bytes, program_bytes;
-    /* DATA, OUTPUT, FETCH; OUTPUT: device memory for the output of `set`; FETCH: `bytes` from `offset` of the tensor to
-     * `at` of the shared memory; set STITCH__SETS + k is what run k of a block left */
+    /* DATA, PLACE, FETCH; PLACE: device memory for an output of `set`, or for an input (set 1: moved); FETCH: `bytes`
+     * from `offset` of the tensor to `at` of the shared memory; set STITCH__SETS + k is what run k of a block left */
     uint64_t tensor, offset, bytes, at;
-    /* OUTPUT, KEEP with `bytes`: number of the buffer in shared device memory; a descriptor comes with a new one */
+    /* PLACE, KEEP with `bytes`: number of the buffer in shared device memory; a descriptor comes with a new one */
     uint32_t buffer;
     bool keep_buffers; /* CLOSE: for the next program; else they all go */
     /* START: size of the shared memory file; 0: none is sent */
@@ -118,7 +118,7 @@ typedef struct stitch__request {
     bool has_variant, inputs;
     double scale;
     stitch_dist dist; /* kind NONE: none */
-    /* CLEAR_STATES, OUTPUT, FETCH */
+    /* CLEAR_STATES, PLACE, FETCH */
     int32_t set;
     stitch__run run;
     stitch__run_block block; /* its variants point into: */

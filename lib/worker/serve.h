@@ -34,7 +34,7 @@ typedef struct stitch__server {
     stitch_program *program;
     stitch__runner *runner;
     stitch__candidate candidate;
-    CUdeviceptr *outputs[STITCH__SETS]; /* memory of the verifier's for them */
+    CUdeviceptr *places[STITCH__SETS]; /* memory of the verifier's for outputs and inputs, as the runner takes it */
     /* Room for the outputs of `kept` runs: kept_bytes for each, tensor i of it at kept_offsets[i]. */
     uint32_t kept;
     bool kept_shared; /* in memory of the verifier's */

@@ -38,7 +38,7 @@ void stitch__serve_close_program(stitch__server *s, bool keep_buffers)
     stitch__runner_close(s->runner);
     s->runner = NULL;
     for (int set = 0; set < STITCH__SETS; set++)
-        stitch__zero_free(s->outputs[set]);
+        stitch__zero_free(s->places[set]);
     free_kept(s);
     release_buffers(s, keep_buffers);
     memset(&s->candidate, 0, sizeof(s->candidate));
@@ -135,8 +135,8 @@ static int take_buffer(stitch__server *s, stitch__exchange *x, uint64_t bytes, c
     return STITCH_OK;
 }
 
-/* Memory of the verifier's for an output, which it then reads without any copy through the host. */
-static int do_output(stitch__server *s, stitch__exchange *x)
+/* Memory of the verifier's for an output, which it then reads without any copy through the host, or for an input. */
+static int do_place(stitch__server *s, stitch__exchange *x)
 {
     const stitch__request *q = x->q;
     stitch_tensor_info info;
@@ -144,22 +144,22 @@ static int do_output(stitch__server *s, stitch__exchange *x)
 
     if (rc)
         return rc;
-    if (info.role != STITCH_TENSOR_OUTPUT || q->bytes != info.bytes || s->runner)
+    if ((info.role != STITCH_TENSOR_OUTPUT && info.role != STITCH_TENSOR_INPUT) || q->bytes != info.bytes || s->runner)
         return stitch__err(s->ctx, &x->err, STITCH_E_INVALID,
-                           "%s is no output of %" PRIu64 " bytes, or it comes too late", info.name, q->bytes);
-    if (!s->outputs[q->set])
-        s->outputs[q->set] =
+                           "%s is no output or input of %" PRIu64 " bytes, or it comes too late", info.name, q->bytes);
+    if (!s->places[q->set])
+        s->places[q->set] =
             stitch__calloc(s->ctx, stitch_interface_tensor_count(s->task->iface) + 1, sizeof(CUdeviceptr));
-    if (!s->outputs[q->set])
+    if (!s->places[q->set])
         return stitch__err_nomem(s->ctx, &x->err);
-    if (s->outputs[q->set][q->tensor])
+    if (s->places[q->set][q->tensor])
         return stitch__err(s->ctx, &x->err, STITCH_E_STATE, "there is memory for %s already", info.name);
-    return take_buffer(s, x, info.bytes, info.name, &s->outputs[q->set][q->tensor]);
+    return take_buffer(s, x, info.bytes, info.name, &s->places[q->set][q->tensor]);
 }
 
 static int do_start(stitch__server *s, stitch__exchange *x)
 {
-    stitch__runner_options options = {.stream = s->stream, .outputs = {s->outputs[0], s->outputs[1]}};
+    stitch__runner_options options = {.stream = s->stream, .places = {s->places[0], s->places[1]}};
     int rc;
 
     if (!s->program || s->runner)
@@ -380,7 +380,7 @@ int stitch__serve_program(stitch__server *s, stitch__exchange *x)
     switch (x->q->op) {
     case STITCH__OP_WORKER_OPEN: return do_open(s, x);
     case STITCH__OP_WORKER_DATA: return do_data(s, x);
-    case STITCH__OP_WORKER_OUTPUT: return do_output(s, x);
+    case STITCH__OP_WORKER_PLACE: return do_place(s, x);
     case STITCH__OP_WORKER_START: return do_start(s, x);
     case STITCH__OP_WORKER_CLOSE: stitch__serve_close_program(s, x->q->keep_buffers); return STITCH_OK;
     default: return do_candidate(s, x);

@@ -306,8 +306,8 @@ static void worker_close(void *self)
     stitch__worker_close(self);
 }
 
-int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_task *task, stitch_program *program,
-                        stitch__candidate *out, stitch_error **err)
+int stitch__worker_open_beside(stitch__worker *w, stitch__worker *beside, const stitch__scope *scope, stitch_task *task,
+                               stitch_program *program, stitch__candidate *out, stitch_error **err)
 {
     static const stitch__candidate_ops ops = {
         .where = "in a worker",
@@ -341,7 +341,7 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
     for (size_t i = 0; !rc && i < w->count; i++)
         rc = send_data(w, scope, task, i, err);
     if (!rc)
-        rc = stitch__outputs_share(w, scope, err);
+        rc = stitch__outputs_share(w, beside, scope, err);
     if (!rc)
         rc = stitch__outputs_stage(w, err);
     if (!rc)
@@ -352,4 +352,10 @@ int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_ta
     else
         *out = (stitch__candidate){&ops, w};
     return rc;
+}
+
+int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_task *task, stitch_program *program,
+                        stitch__candidate *out, stitch_error **err)
+{
+    return stitch__worker_open_beside(w, NULL, scope, task, program, out, err);
 }

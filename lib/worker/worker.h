@@ -34,7 +34,6 @@ typedef struct stitch__worker_options {
     const char *executable; /* NULL: $STITCH_WORKER, else the one beside the library */
     bool no_sandbox;        /* for debugging a worker */
     bool fresh;             /* not one that has done something already */
-    bool ready;             /* only one that idles and has started: STITCH_E_NOT_FOUND where there is none */
     int role;               /* stitch__worker_role */
 } stitch__worker_options;
 
@@ -56,6 +55,12 @@ int stitch__worker_compile(stitch_context *ctx, const stitch__scope *scope, cons
  * session and keeps the worker. Its operations may be called after an error too: they then return one. */
 int stitch__worker_open(stitch__worker *w, const stitch__scope *scope, stitch_task *task, stitch_program *program,
                         stitch__candidate *out, stitch_error **err);
+/* The same on the memory for inputs and outputs of `beside` (NULL: of its own), which has a program of the same task
+ * and must keep it for as long: each place of a tensor is the other place there. Where that has none, of its own. */
+int stitch__worker_open_beside(stitch__worker *w, stitch__worker *beside, const stitch__scope *scope, stitch_task *task,
+                               stitch_program *program, stitch__candidate *out, stitch_error **err);
+/* No tensor has the same place in both, so that in a set neither finds what the other wrote. */
+bool stitch__worker_apart(const stitch__worker *w, const stitch__worker *other);
 /* Why outputs of the program at hand come back through the host's memory; NULL: they lie in device memory that both
  * processes map. */
 const char *stitch__worker_unshared(const stitch__worker *w);

@@ -189,7 +189,7 @@ TEST(requests_arrive_as_sent)
             CHECK(got.bytes == 1ull << 40 && got.seconds == 77);
         if (op == STITCH__OP_WORKER_CODE)
             CHECK(got.bytes == 1ull << 40);
-        if (op == STITCH__OP_WORKER_OUTPUT || op == STITCH__OP_WORKER_KEEP)
+        if (op == STITCH__OP_WORKER_PLACE || op == STITCH__OP_WORKER_KEEP)
             CHECK_INT(got.buffer, STITCH__WORKER_BUFFERS - 1);
         if (op == STITCH__OP_WORKER_CLOSE)
             CHECK(got.keep_buffers);
@@ -244,11 +244,11 @@ TEST(requests_out_of_range)
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_PROFILE, .run = STITCH__RUN_INIT, .parts = 8});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_PROFILE, .run = STITCH__RUN_INIT, .metrics = 2});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_CLEAR_STATES, .set = 2});
-    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OUTPUT, .set = STITCH__SETS});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_PLACE, .set = STITCH__SETS});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FETCH, .set = STITCH__SETS + STITCH__BLOCK});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = 0});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = STITCH__BLOCK + 1});
-    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OUTPUT, .buffer = STITCH__WORKER_BUFFERS});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_PLACE, .buffer = STITCH__WORKER_BUFFERS});
     refuse_request(
         &(stitch__request){.op = STITCH__OP_WORKER_KEEP, .kept = 1, .bytes = 1, .buffer = STITCH__WORKER_BUFFERS});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_RUN_BLOCK});
