@@ -16,6 +16,7 @@ enum {
 
 typedef struct guarded {
     CUdeviceptr reserved, mapped, ptr; /* pages reserved, of them mapped, and the buffer in those */
+    CUdeviceptr wanted;                /* where they are to be reserved; 0: anywhere */
     size_t reserved_bytes, mapped_bytes, bytes;
     CUmemGenericAllocationHandle handle;
     char name[64];
@@ -82,7 +83,7 @@ static CUresult map(stitch__device *dev, guarded *b)
 {
     const stitch__driver *drv = dev->drv;
     CUmemAccessDesc access = {dev->guards->properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUresult r = drv->MemAddressReserve(&b->reserved, b->reserved_bytes, 0, 0, 0);
+    CUresult r = drv->MemAddressReserve(&b->reserved, b->reserved_bytes, 0, b->wanted, 0);
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -122,13 +123,14 @@ static CUresult fill_around(stitch__device *dev, const guarded *b)
     return r == CUDA_SUCCESS ? drv->StreamSynchronize(NULL) : r;
 }
 
-/* `handle`: memory to use, which becomes the buffer's in any case; 0: new memory. */
+/* `handle`: memory to use, which becomes the buffer's in any case; 0: new memory. `wanted`: the addresses, if they are
+ * free; 0: any. */
 static CUresult make(stitch__device *dev, size_t bytes, const char *name, CUmemGenericAllocationHandle handle,
-                     CUdeviceptr *out)
+                     CUdeviceptr wanted, CUdeviceptr *out)
 {
     struct stitch__guards *g = dev->guards;
     size_t room = buffer_room(bytes);
-    guarded b = {.bytes = bytes, .handle = handle};
+    guarded b = {.bytes = bytes, .handle = handle, .wanted = wanted};
     CUresult r;
 
     *out = 0;
@@ -162,11 +164,11 @@ static CUresult make(stitch__device *dev, size_t bytes, const char *name, CUmemG
 
 CUresult stitch__guards_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out)
 {
-    return make(dev, bytes, name, 0, out);
+    return make(dev, bytes, name, 0, 0, out);
 }
 
-int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr *out,
-                          stitch_error **err)
+int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr wanted,
+                          CUdeviceptr *out, stitch_error **err)
 {
     CUmemGenericAllocationHandle handle = 0;
     CUresult r;
@@ -177,7 +179,7 @@ int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char 
     r = dev->drv->MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (r == CUDA_SUCCESS)
-        r = make(dev, bytes ? bytes : 1, name, handle, out);
+        r = make(dev, bytes ? bytes : 1, name, handle, wanted, out);
     return stitch__cu_checkf(dev, r, err, "taking over memory for %s", name);
 }
 
@@ -320,12 +322,12 @@ void stitch__export_close(stitch__device *dev, stitch__export *e)
 {
     const stitch__driver *drv = dev->drv;
 
-    if (e->ptr)
+    if (e->mapped)
         drv->MemUnmap(e->mapped, e->mapped_bytes);
     if (e->handle)
         drv->MemRelease(e->handle);
-    if (e->mapped)
-        drv->MemAddressFree(e->mapped, e->mapped_bytes);
+    if (e->reserved)
+        drv->MemAddressFree(e->reserved, e->reserved_bytes);
     if (e->fd >= 0)
         close(e->fd);
     *e = (stitch__export){.fd = -1};
@@ -352,11 +354,13 @@ bool stitch__export_make(stitch__device *dev, size_t bytes, CUstream stream, sti
     if (drv->MemGetAllocationGranularity(&page, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS || !page)
         return false;
     out->mapped_bytes = round_up(room, page);
-    if (drv->MemAddressReserve(&out->mapped, out->mapped_bytes, 0, 0, 0) != CUDA_SUCCESS)
-        out->mapped = 0;
+    out->reserved_bytes = out->mapped_bytes + 2 * page;
+    if (drv->MemAddressReserve(&out->reserved, out->reserved_bytes, 0, 0, 0) != CUDA_SUCCESS)
+        out->reserved = 0;
     else if (drv->MemCreate(&out->handle, out->mapped_bytes, &properties, 0) != CUDA_SUCCESS)
         out->handle = 0;
-    else if (drv->MemMap(out->mapped, out->mapped_bytes, 0, out->handle, 0) == CUDA_SUCCESS) {
+    else if (drv->MemMap(out->reserved + page, out->mapped_bytes, 0, out->handle, 0) == CUDA_SUCCESS) {
+        out->mapped = out->reserved + page;
         out->ptr = out->mapped + out->mapped_bytes - room;
         made = drv->MemSetAccess(out->mapped, out->mapped_bytes, &access, 1) == CUDA_SUCCESS &&
                drv->MemsetD8Async(out->mapped, 0, out->mapped_bytes, stream) == CUDA_SUCCESS &&

@@ -25,10 +25,10 @@ int stitch__guards_check(stitch__device *dev, stitch__buf *found, stitch_error *
 /* Memory of this process that another one maps as a guarded buffer. Its physical pages outlive either process's use of
  * them, and a fault in the other one does not reach this one's context. */
 typedef struct stitch__export {
-    CUdeviceptr ptr; /* of the buffer; 0: none */
-    int fd;          /* for the other process; -1: closed */
-    CUdeviceptr mapped;
-    size_t mapped_bytes;
+    CUdeviceptr ptr;              /* of the buffer; 0: none */
+    int fd;                       /* for the other process; -1: closed */
+    CUdeviceptr reserved, mapped; /* as the other side lays it out: a page on both sides stays free */
+    size_t reserved_bytes, mapped_bytes;
     CUmemGenericAllocationHandle handle;
 } stitch__export;
 
@@ -37,10 +37,11 @@ typedef struct stitch__export {
 bool stitch__export_make(stitch__device *dev, size_t bytes, CUstream stream, stitch__export *out);
 /* Nothing of this process uses it any more. An empty one is ignored. */
 void stitch__export_close(stitch__device *dev, stitch__export *e);
-/* The other side: a guarded buffer of `bytes` bytes on the memory behind `fd`, which stays the caller's. Released with
- * stitch__mem_free(). STITCH_E_UNSUPPORTED: no guards, or the driver cannot. */
-int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr *out,
-                          stitch_error **err);
+/* The other side: a guarded buffer of `bytes` bytes on the memory behind `fd`, which stays the caller's, from address
+ * `wanted` on (stitch__export.reserved; 0: anywhere) if that is free. Released with stitch__mem_free().
+ * STITCH_E_UNSUPPORTED: no guards, or the driver cannot. */
+int stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr wanted,
+                          CUdeviceptr *out, stitch_error **err);
 /* The same buffer for something else: as after stitch__guards_import(), zeros in it and the pattern around it. The
  * device must be idle. */
 int stitch__guards_renew(stitch__device *dev, CUdeviceptr ptr, const char *name, stitch_error **err);

@@ -66,6 +66,7 @@ static int send(stitch__worker *w, const stitch__scope *scope, uint32_t number, 
     stitch__reply r;
 
     q->buffer = number;
+    q->wanted = w->buffers[number].memory.reserved; /* the same for each worker that has this memory */
     rc = stitch__worker_call(w, scope, q, *fd, NULL, &r, err);
     if (*fd >= 0)
         close(*fd);
@@ -121,7 +122,7 @@ int stitch__buffer_borrow(stitch__worker *w, const stitch__scope *scope, stitch_
     number = find_borrowed(w, from, made.lender);
     if (number >= w->buffer_count || empty(&w->buffers[number])) {
         made.made = from->made;
-        made.memory = (stitch__export){.ptr = theirs, .fd = -1};
+        made.memory = (stitch__export){.ptr = theirs, .reserved = from->memory.reserved, .fd = -1};
         if (w->dev->drv->MemExportToShareableHandle(&made.memory.fd, from->memory.handle,
                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
             return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "the other worker's memory cannot be shared");

@@ -98,6 +98,7 @@ void stitch__request_encode(const stitch__request *q, stitch__buf *out)
         stitch__put_u64(out, q->bytes);
         stitch__put_u32(out, (uint32_t)q->set);
         stitch__put_u32(out, q->buffer);
+        stitch__put_u64(out, q->wanted);
         break;
     case STITCH__OP_WORKER_CLOSE: stitch__put_u32(out, q->keep_buffers); break;
     case STITCH__OP_WORKER_START: stitch__put_u64(out, q->share_bytes); break;
@@ -227,6 +228,7 @@ static bool get_request(int op, stitch__reader *r, stitch__request *q)
         q->bytes = stitch__get_u64(r);
         q->set = (int32_t)stitch__get_u32(r);
         q->buffer = stitch__get_u32(r);
+        q->wanted = stitch__get_u64(r);
         return in(q->set, 0, STITCH__SETS - 1) && q->buffer < STITCH__WORKER_BUFFERS;
     case STITCH__OP_WORKER_CLOSE: q->keep_buffers = stitch__get_bool(r); return true;
     case STITCH__OP_WORKER_START: q->share_bytes = stitch__get_u64(r); return true;

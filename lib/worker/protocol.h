@@ -109,6 +109,7 @@ typedef struct stitch__request {
     uint64_t tensor, offset, bytes, at;
     /* PLACE, KEEP with `bytes`: number of the buffer in shared device memory; a descriptor comes with a new one */
     uint32_t buffer;
+    uint64_t wanted;   /* PLACE: address for it, if that is free there; 0: any */
     bool keep_buffers; /* CLOSE: for the next program; else they all go */
     /* START: size of the shared memory file; 0: none is sent */
     uint64_t share_bytes;

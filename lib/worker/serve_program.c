@@ -126,7 +126,7 @@ static int take_buffer(stitch__server *s, stitch__exchange *x, uint64_t bytes, c
     if (x->memory < 0)
         rc = stitch__guards_renew(s->dev, b->ptr, name, &x->err);
     else
-        rc = stitch__guards_import(s->dev, x->memory, (size_t)bytes, name, &b->ptr, &x->err);
+        rc = stitch__guards_import(s->dev, x->memory, (size_t)bytes, name, (CUdeviceptr)q->wanted, &b->ptr, &x->err);
     if (rc)
         return rc;
     b->bytes = bytes;
