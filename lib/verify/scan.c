@@ -178,7 +178,8 @@ static bool needs_ptx(const stitch__scan *scan, const stitch_image *image)
         if (scan->functions[i].unknown)
             return true;
         for (size_t k = 0; k < scan->functions[i].op_count; k++) {
-            if (scan->functions[i].ops[k].a == STITCH__SCAN_UNDECIDED)
+            if (scan->functions[i].ops[k].a == STITCH__SCAN_UNDECIDED ||
+                scan->functions[i].ops[k].kind == STITCH__SCAN_CALL)
                 return true;
         }
     }
@@ -236,6 +237,23 @@ static int fill_gaps(stitch__scan *scan, const stitch__scan *ptx)
     return rc;
 }
 
+/* Machine code looks the same for calls of the device runtime and of what an address leads to. */
+static int take_calls(stitch__scan *scan, const stitch__scan *ptx)
+{
+    stitch__sass s = {.kind = STITCH__SCAN_CALL, .name = "call"};
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; i < ptx->function_count; i++) {
+        stitch__scan_function *f = find_function(scan, ptx->functions[i].symbol);
+        for (size_t k = 0; k < ptx->functions[i].op_count && rc == STITCH_OK; k++) {
+            const stitch__scan_op *o = &ptx->functions[i].ops[k];
+            if (o->kind == STITCH__SCAN_CALL && scan->function_count)
+                rc = stitch__scan_add_op(scan, f ? f : &scan->functions[0], &s, o->at, true);
+        }
+    }
+    return rc;
+}
+
 static int read_ptx(stitch__scan *scan, const stitch_image *ptx, stitch_error **err)
 {
     size_t size;
@@ -259,6 +277,8 @@ static int read_ptx(stitch__scan *scan, const stitch_image *ptx, stitch_error **
         rc = stitch__scan_ptx(other, text, size, true, &why);
     if (rc == STITCH_OK)
         rc = fill_gaps(scan, other);
+    if (rc == STITCH_OK)
+        rc = take_calls(scan, other);
     if (rc == STITCH_OK) {
         decide_types(scan, other);
         for (size_t i = 0; i < scan->global_count; i++) {

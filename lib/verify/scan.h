@@ -39,6 +39,7 @@ typedef enum stitch__scan_type {
 /* clang-format off */
 #define STITCH__SCAN_KIND_LIST(X)                                                                                      \
     X(TENSOR, "tensor product")        /* a, b: operands; acc: accumulator */                                          \
+    X(DOT, "integer dot product")      /* of the four bytes in a register; a, b, acc as above */                       \
     X(HALF, "half arithmetic")         /* a: the type that results are rounded to */                                   \
     X(CONVERT, "conversion")           /* to a, which holds less than b */                                             \
     X(WIDEN, "widening")               /* to a, from b, exact */                                                       \

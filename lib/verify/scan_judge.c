@@ -86,10 +86,13 @@ static void judge_op(judge *j, const stitch__scan_function *f, const stitch__sca
                              o->ptx ? "PTX line " : "byte ", o->at, o->count, policy(j));
     bool strict = j->precision != STITCH_PRECISION_ANY;
     const char *type = stitch__scan_type_name(o->a);
-    j->about = o->kind == STITCH__SCAN_CLOCK || o->kind == STITCH__SCAN_NOT_KNOWN ? STITCH__SCAN_ABOUT_CODE
-                                                                                  : STITCH__SCAN_ABOUT_PRECISION;
+    j->about =
+        o->kind == STITCH__SCAN_CLOCK || o->kind == STITCH__SCAN_NOT_KNOWN || (o->kind == STITCH__SCAN_CALL && o->ptx)
+            ? STITCH__SCAN_ABOUT_CODE
+            : STITCH__SCAN_ABOUT_PRECISION;
     switch (o->kind) {
-    case STITCH__SCAN_TENSOR: product(j, f->name, o->a, o->b, o->acc, evidence); break;
+    case STITCH__SCAN_TENSOR:
+    case STITCH__SCAN_DOT: product(j, f->name, o->a, o->b, o->acc, evidence); break;
     case STITCH__SCAN_HALF:
         if (strict)
             find(j, j->precision != STITCH_PRECISION_F16 && !own(j, o->a), f->name,
@@ -105,6 +108,10 @@ static void judge_op(judge *j, const stitch__scan_function *f, const stitch__sca
                  stitch__arena_printf(arena, "sums in memory in %s", stitch__scan_type_name(o->acc)), evidence);
         break;
     case STITCH__SCAN_CLOCK: find(j, false, f->name, "it reads a clock", evidence); break;
+    case STITCH__SCAN_CALL:
+        if (o->ptx)
+            find(j, false, f->name, "it calls code by its address, which may be no function of the program", evidence);
+        break;
     case STITCH__SCAN_NOT_KNOWN:
         find(j, false, f->name,
              stitch__arena_printf(arena, "%" PRIu64 " of %" PRIu64 " instructions are not known", f->unknown,
@@ -170,14 +177,25 @@ static void read_task(judge *j, const stitch_task *task)
     }
 }
 
+/* Code that is called by its address can be that of a kernel which the plan does not launch. */
+static bool reaches_all(const stitch__scan *scan)
+{
+    for (size_t i = 0; i < scan->function_count; i++)
+        for (size_t k = 0; scan->functions[i].used && k < scan->functions[i].op_count; k++)
+            if (scan->functions[i].ops[k].kind == STITCH__SCAN_CALL)
+                return true;
+    return false;
+}
+
 int stitch__scan_judge(stitch__scan *scan, const stitch_task *task)
 {
     judge j = {.scan = scan};
     if (!task)
         return STITCH_OK;
     read_task(&j, task);
+    bool all = reaches_all(scan);
     for (size_t i = 0; i < scan->function_count && j.rc == STITCH_OK; i++) {
-        if (scan->functions[i].used)
+        if (scan->functions[i].used || all)
             judge_function(&j, &scan->functions[i]);
     }
     j.about = STITCH__SCAN_ABOUT_PRECISION;

@@ -25,6 +25,7 @@ typedef struct reader {
     size_t holder_count, holder_cap;
     bool changed, nomem;
     uint64_t written, escaped;
+    uint64_t declared; /* as variables of the module */
 } reader;
 
 static bool same(stitch__ptx_token a, stitch__ptx_token b)
@@ -125,6 +126,8 @@ static void follow_call(reader *r, const stitch__ptx_statement *st, size_t op)
         i += 2;
     }
     stitch__ptx_token callee = i < st->count ? st->t[i] : (stitch__ptx_token){"", 0};
+    if (*callee.s == '%') /* code in a variable */
+        r->escaped |= mask_of(r, r->function, callee);
     /* Neither writes what it is given: a format and its values, the texts of an assertion. */
     bool reads = stitch__ptx_is(callee, "vprintf") || stitch__ptx_is(callee, "__assertfail");
     for (i++; i < st->count; i++) {
@@ -203,6 +206,14 @@ static void forget(reader *r, const stitch__ptx_statement *st)
         slot_of(r->holders, r->holder_cap, r->function, st->t[i])->mask = 0;
 }
 
+/* A variable that a function declares for itself has another name in machine code: what is done with it goes unseen. */
+static void see_declaration(reader *r, const stitch__ptx_statement *st)
+{
+    for (size_t i = 0; i < st->count && !stitch__ptx_is(st->t[i], "="); i++)
+        if (stitch__ptx_is_word(*st->t[i].s) && *st->t[i].s != '.')
+            r->declared |= mask_of(r, (stitch__ptx_token){"", 0}, st->t[i]);
+}
+
 /* A variable's initialiser may hold addresses of others. */
 static void follow_initialiser(reader *r, const stitch__ptx_statement *st)
 {
@@ -278,6 +289,10 @@ static int pass(reader *r, const char *start, size_t len, stitch__ptx_statement 
                 rc = stitch__scan_add_function(r->scan, name.s, name.len, kernel, &r->f);
             else if (taking && in_list(st, ".extern", &(size_t){0}))
                 rc = stitch__scan_add_call(r->scan, name.s, name.len); /* declared only: it is elsewhere */
+        } else if (depth == 0 && !taking && in_list(st, ".global", &(size_t){0})) {
+            see_declaration(r, st);
+            if (in_list(st, "=", &(size_t){0}))
+                follow_initialiser(r, st);
         } else if (depth == 0 && !taking && in_list(st, "=", &(size_t){0})) {
             follow_initialiser(r, st);
         } else if (depth > 0 && st->count && taking && r->f) {
@@ -305,7 +320,8 @@ static void conclude(reader *r, bool settled)
         if (r->written & bit)
             g->access = STITCH__SCAN_WRITTEN;
         else
-            g->access = !bit || !settled || (r->escaped & bit) ? STITCH__SCAN_ESCAPES : STITCH__SCAN_READ_ONLY;
+            g->access = !bit || !settled || (r->escaped & bit) || !(r->declared & bit) ? STITCH__SCAN_ESCAPES
+                                                                                       : STITCH__SCAN_READ_ONLY;
     }
 }
 
@@ -317,7 +333,8 @@ static int take_globals(stitch__scan *scan, const char *start, size_t len, stitc
     int rc = STITCH_OK;
     while (rc == STITCH_OK && stitch__ptx_next(&x, st)) {
         size_t at, bracket = 0;
-        if (depth == 0 && st->count && in_list(st, ".global", &at) && !in_list(st, ".extern", &at)) {
+        bool own = depth > 0 && st->count && stitch__ptx_is(st->t[0], ".global"); /* of a function */
+        if (own || (depth == 0 && st->count && in_list(st, ".global", &at) && !in_list(st, ".extern", &at))) {
             size_t last = 0;
             for (size_t i = 0; i < st->count && !stitch__ptx_is(st->t[i], "=") && !stitch__ptx_is(st->t[i], "["); i++) {
                 if (stitch__ptx_is_word(*st->t[i].s) && *st->t[i].s != '.')

@@ -149,7 +149,27 @@ static void store(stitch__ptx_token op, stitch__sass *s)
     s->acc = n && is_half(t[n - 1]) ? t[n - 1] : 0;
 }
 
-/* What an instruction is; its operands matter for special registers only. */
+static void dot(stitch__sass *s)
+{
+    s->kind = STITCH__SCAN_DOT;
+    s->a = s->b = STITCH__SCAN_INT8;
+    s->acc = STITCH__SCAN_INT32;
+}
+
+/* "call (ret), %rd1, (params), prototype;": what is called is an address, and not a name. */
+static bool calls_register(const stitch__ptx_statement *st, size_t op)
+{
+    size_t i = op + 1;
+
+    if (i < st->count && stitch__ptx_is(st->t[i], "(")) {
+        while (i < st->count && !stitch__ptx_is(st->t[i], ")"))
+            i++;
+        i += 2;
+    }
+    return i < st->count && *st->t[i].s == '%';
+}
+
+/* What an instruction is; its operands matter for special registers and calls only. */
 void stitch__ptx_classify(const stitch__ptx_statement *st, size_t first, stitch__sass *s)
 {
     static const char *const arithmetic[] = {"add", "sub", "mul", "fma", "mad", "ex2", "tanh", "div", "rcp", "sqrt"};
@@ -159,8 +179,12 @@ void stitch__ptx_classify(const stitch__ptx_statement *st, size_t first, stitch_
     if (stitch__ptx_is(name, "mma") || stitch__ptx_starts(op, "wmma.mma") ||
         stitch__ptx_starts(op, "wgmma.mma_async") || stitch__ptx_starts(op, "tcgen05.mma"))
         products(op, s);
+    else if (stitch__ptx_is(name, "dp4a") || stitch__ptx_is(name, "dp2a"))
+        dot(s);
     else if (stitch__ptx_is(name, "cvt"))
         conversion(op, s);
+    else if (stitch__ptx_is(name, "call") && calls_register(st, first))
+        s->kind = STITCH__SCAN_CALL;
     else if (stores_global(op))
         store(op, s);
     else if ((stitch__ptx_is(name, "st") || stitch__ptx_is(name, "ld")) && has(op, "local"))

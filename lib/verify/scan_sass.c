@@ -44,6 +44,7 @@ enum what {
     W_CLOCK, /* S2R, CS2R: if they read a clock */
     W_TRAP,
     W_CALL,
+    W_IDP,
 };
 
 typedef struct opcode {
@@ -336,6 +337,7 @@ void stitch__sass_decode(int arch, uint64_t low, uint64_t high, stitch__sass *ou
         break;
     case W_TRAP: set(out, STITCH__SCAN_TRAP, 0, 0, 0); break;
     case W_CALL: set(out, STITCH__SCAN_CALL, 0, 0, 0); break;
+    case W_IDP: set(out, STITCH__SCAN_DOT, STITCH__SCAN_INT8, STITCH__SCAN_INT8, STITCH__SCAN_INT32); break;
     default: tensor(out, o->what, low, high); break;
     }
 }
@@ -344,11 +346,11 @@ bool stitch__sass_computes(const stitch__sass *s)
 {
     /* Of those that are of no interest otherwise, and of stores; integers are indices here. */
     static const char *const names[] = {
-        "ATOM",   "ATOMG", "ATOMS", "CALL",  "CREDUX", "DADD", "DFMA",    "DMUL",     "DSETP",    "FADD",
-        "FCHK",   "FFMA",  "FFMA2", "FMNMX", "FMUL",   "FRND", "FSET",    "FSETP",    "HMNMX2",   "HSET2",
-        "HSETP2", "IDP",   "RED",   "REDUX", "SURED",  "TEX",  "UBLKRED", "UTMAREDG", "VABSDIFF", "VABSDIFF4"};
-    if (s->kind == STITCH__SCAN_TENSOR || s->kind == STITCH__SCAN_HALF || s->kind == STITCH__SCAN_APPROX ||
-        s->kind == STITCH__SCAN_CALL || s->kind == STITCH__SCAN_NOT_KNOWN)
+        "ATOM",   "ATOMG", "ATOMS", "CALL",  "CREDUX", "DADD",    "DFMA",     "DMUL",     "DSETP",    "FADD",
+        "FCHK",   "FFMA",  "FFMA2", "FMNMX", "FMUL",   "FRND",    "FSET",     "FSETP",    "HMNMX2",   "HSET2",
+        "HSETP2", "RED",   "REDUX", "SURED", "TEX",    "UBLKRED", "UTMAREDG", "VABSDIFF", "VABSDIFF4"};
+    if (s->kind == STITCH__SCAN_TENSOR || s->kind == STITCH__SCAN_DOT || s->kind == STITCH__SCAN_HALF ||
+        s->kind == STITCH__SCAN_APPROX || s->kind == STITCH__SCAN_CALL || s->kind == STITCH__SCAN_NOT_KNOWN)
         return true;
     if (s->kind != STITCH__SCAN_PLAIN && s->kind != STITCH__SCAN_STORE)
         return false;

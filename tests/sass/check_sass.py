@@ -130,6 +130,8 @@ def expected(text):
         return "store to global memory", "", "", half
     if name == "UBLKCP":
         return ("store to global memory" if parts[1:3] == ["G", "S"] else "other"), "", "", ""
+    if name == "IDP":
+        return "integer dot product", "int8", "int8", "int32"
     if name in ("LDL", "STL"):
         return "local memory", "", "", ""
     if name in ("S2R", "CS2R", "S2UR"):
@@ -154,8 +156,8 @@ def what(code, name):
         return "STORE"
     if name == "CALL":  # 0x944 is relative: it stays in the section
         return "PLAIN" if code == 0x944 else "CALL"
-    if name == "UTCMMA":
-        return "UTCMMA"
+    if name in ("UTCMMA", "IDP"):
+        return name
     return SPECIAL.get(name, "PLAIN")
 
 

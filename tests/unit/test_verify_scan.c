@@ -364,6 +364,50 @@ TEST(module_variables)
     expect(table, RULES({F32, "f32", NULL}));
 }
 
+static const char bytes4[] = "__global__ void k(const int *x, float *y) { y[threadIdx.x] = __dp4a(x[0], x[1], x[2]); }";
+/* Code that is reached through its address: a kernel that no plan launches, and a table of numbers. */
+static const char unlaunched[] =
+    "__global__ void other(const float *x, float *y)\n{\n    float c[4] = {0, 0, 0, 0};\n"
+    "    unsigned a = __float_as_uint(x[threadIdx.x]);\n"
+    "    asm(\"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%4,%4}, \"\n"
+    "        \"{%0,%1,%2,%3};\" : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3]) : \"r\"(a));\n"
+    "    y[threadIdx.x] = c[0];\n}\n"
+    "__global__ void k(const float *x, float *y)\n{\n    unsigned long long f;\n"
+    "    asm volatile(\"mov.u64 %0, _Z5otherPKfPf;\" : \"=l\"(f));\n    ((void (*)(const float *, float *))f)(x, "
+    "y);\n}\n";
+static const char numbers[] = "__device__ const unsigned long long code[2] = {1, 2};\n"
+                              "__global__ void k(const float *x, float *y) { y[0] = ((float (*)(float))code)(x[0]); }";
+static const char pointers[] =
+    "typedef float (*f)(float);\n__device__ __noinline__ float up(float x) { return x + 1; }\n"
+    "__device__ __noinline__ float twice(float x) { return x * 2; }\n__device__ const f both[2] = {up, twice};\n"
+    "__global__ void k(const float *x, float *y) { int i = threadIdx.x; y[i] = both[i & 1](x[i]); }";
+/* A variable of a function has another name in machine code. */
+static const char own_variable[] =
+    "__global__ void k(const float *x, float *y)\n{\n    asm volatile(\"{.global .u32 calls; .reg .u32 a; "
+    "ld.global.u32 a, [calls]; add.u32 a, a, 1; st.global.u32 [calls], a;}\");\n    y[0] = x[0];\n}\n";
+
+TEST(integer_products)
+{
+    expect(bytes4, RULES({F32, "f32", "product of int8"}, {F32, "i8", NULL}, {ANY, "f32", NULL}));
+}
+
+TEST(code_by_its_address)
+{
+    expect(numbers, RULES({ANY, "f32", "not seen to be read only"}));
+    expect(own_variable, RULES({ANY, "f32", "module variable"}));
+    expect(pointers, RULES({F32, "f32", NULL}));
+    stitch_context *ctx = open_context();
+    for (int ptx = 0; ptx < 2; ptx++) {
+        stitch__scan *scan = scan_source(ctx, pointers, "sm_80", ptx, STITCH_PRECISION_F32, "f32");
+        CHECK(scan && finding(scan, false, "it calls code by its address"));
+        stitch__scan_free(scan);
+        scan = scan_source(ctx, prints, "sm_80", ptx, STITCH_PRECISION_F32, "f32");
+        CHECK(scan && !finding(scan, false, "it calls code by its address"));
+        stitch__scan_free(scan);
+    }
+    stitch_context_free(ctx);
+}
+
 TEST(other_effects)
 {
     stitch_context *ctx = open_context();
@@ -429,6 +473,45 @@ TEST(unknown_instructions)
 }
 
 /* ---- programs ---- */
+
+/* Majors of a program that launches k alone. */
+static size_t majors_of_k(stitch_context *ctx, const char *source)
+{
+    static const char json[] = "{\"stitch\": 1, \"run\": [{\"kernel\": \"k\", \"grid\": [1], \"block\": [32], "
+                               "\"args\": [\"x\", \"y\"]}]}";
+    stitch_interface *iface = new_interface(ctx, "N=64; input x f32 N; output y f32 N");
+    stitch_task *task = new_task(ctx, STITCH_PRECISION_F32, "f32");
+    stitch_compile_options o = STITCH_COMPILE_OPTIONS_INIT;
+    const stitch_image *image;
+    stitch_program *p = NULL;
+    stitch__scan *scan;
+    stitch_error *err = NULL;
+
+    o.arch = "sm_90";
+    CHECK_OK(stitch_program_parse(ctx, source, json, NULL, &p, &err));
+    CHECK_OK(stitch_program_validate(p, iface, "sm_90", &err));
+    CHECK_OK(stitch_program_compile(p, &o, &image, &err));
+    CHECK_OK(stitch__scan_program(ctx, p, image, task, NULL, &scan, &err));
+    size_t majors = scan->majors;
+    stitch__scan_free(scan);
+    stitch_task_free(task);
+    stitch_program_free(p);
+    stitch_interface_free(iface);
+    return majors;
+}
+
+/* A kernel that no plan launches does not count, unless an address may lead to it. */
+TEST(kernels_that_are_not_launched)
+{
+    stitch_context *ctx = open_context();
+    char *idle = strdup(unlaunched), *call = strstr(idle, "((void (*)");
+
+    CHECK_INT(majors_of_k(ctx, unlaunched), 1);
+    memcpy(call, "y[0] = f; }\n", 13);
+    CHECK_INT(majors_of_k(ctx, idle), 0);
+    free(idle);
+    stitch_context_free(ctx);
+}
 
 TEST(products_of_a_plan)
 {
@@ -541,5 +624,5 @@ TEST(moves_of_a_plan)
 
 TEST_MAIN(RUN(float32_is_clean), RUN(tf32_products), RUN(half_products), RUN(half_arithmetic),
           RUN(half_storage_is_minor), RUN(hopper_products), RUN(ada_products), RUN(blackwell_products),
-          RUN(module_variables), RUN(other_effects), RUN(ptx_text), RUN(unknown_instructions), RUN(products_of_a_plan),
-          RUN(moves_of_a_plan))
+          RUN(module_variables), RUN(integer_products), RUN(code_by_its_address), RUN(other_effects), RUN(ptx_text),
+          RUN(unknown_instructions), RUN(kernels_that_are_not_launched), RUN(products_of_a_plan), RUN(moves_of_a_plan))
