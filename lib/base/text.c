@@ -37,6 +37,26 @@ bool stitch__utf8_valid(const char *s, size_t len)
     return true;
 }
 
+/* Characters that nobody sees, but that change what is seen around them or what a reader makes of it: separators that
+ * some take for line ends, the direction of text, joiners, tags (an alphabet of its own that only language models
+ * read). */
+static bool invisible(const unsigned char *s, size_t n)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {{0xad, 0xad},     {0x61c, 0x61c},     {0x180e, 0x180e},   {0x200b, 0x200f},
+                  {0x2028, 0x202e}, {0x2060, 0x206f},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},
+                  {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}, {0xf0000, 0x10ffff}};
+    uint32_t c = s[0] & (n == 2 ? 0x1fu : n == 3 ? 0x0fu : 0x07u);
+
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | (s[i] & 0x3fu);
+    for (size_t i = 0; n > 1 && i < STITCH__COUNT(ranges); i++)
+        if (c >= ranges[i].first && c <= ranges[i].last)
+            return true;
+    return false;
+}
+
 void stitch__buf_puts_clean(stitch__buf *b, const char *s, size_t len, size_t max)
 {
     size_t i = 0, written = 0;
@@ -47,7 +67,7 @@ void stitch__buf_puts_clean(stitch__buf *b, const char *s, size_t len, size_t ma
             break;
         bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f ||
                        (n == 2 && c == 0xc2 && (unsigned char)s[i + 1] < 0xa0); /* C1: some terminals obey them */
-        if (!n || control) {
+        if (!n || control || invisible((const unsigned char *)s + i, n)) {
             n = n ? n : 1;
             stitch__buf_putc(b, '?');
         } else {
