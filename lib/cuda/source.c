@@ -224,6 +224,8 @@ static void directive(scanner *s)
         include(s);
     else if (strcmp(word, "embed") == 0 || strcmp(word, "line") == 0)
         refuse(s, "#%s is not allowed", word);
+    else if (*word >= '0' && *word <= '9') /* what preprocessors write: `# 1 "file"` means #line */
+        refuse(s, "a line marker is not allowed");
 }
 
 /* The file name of __has_include: a comment may seem to begin in it. */
@@ -251,6 +253,9 @@ static void word(scanner *s)
         s->many_elses = true;
         refuse(s, "there are more than %d else branches: use a table or a switch", MAX_ELSE);
     }
+    /* One source is compiled several times (for the device, for the simulator, for the scan), and kept in a cache. */
+    if (len == 8 && (memcmp(from, "__TIME__", 8) == 0 || memcmp(from, "__DATE__", 8) == 0))
+        refuse(s, "%.8s is not allowed: what a source means must not depend on when it is compiled", from);
     if (len >= 13 && memcmp(from, "__has_include", 13) == 0)
         skip_header_name(s);
     bool raw = len >= 1 && len <= 3 && from[len - 1] == 'R';
