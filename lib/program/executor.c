@@ -329,6 +329,18 @@ void stitch__executor_poison(stitch_executor *x, int byte)
     x->poison = byte;
 }
 
+bool stitch__executor_workspace(const stitch_executor *x, size_t *at, stitch__workspace *out)
+{
+    while (x->current && *at < x->doc->tensor_count) {
+        const stitch__tensor *t = &x->doc->tensors[(*at)++];
+        if (t->buffer < 0 || !t->bytes)
+            continue;
+        *out = (stitch__workspace){t->name, x->current->buffers[t->buffer], t->bytes, t->prepared};
+        return true;
+    }
+    return false;
+}
+
 static int prepare(stitch_executor *x, CUstream stream, stitch_error **err)
 {
     stitch__scope scope = stitch__scope_make(x->ctx, NULL, 0);

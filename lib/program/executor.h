@@ -112,6 +112,16 @@ typedef struct stitch__arg_value {
 
 /* executor.c, for verification: workspace that is made from now on is filled with `byte` before `prepare` (-1: not). */
 void stitch__executor_poison(stitch_executor *x, int byte);
+/* The next buffer of the plan from *at on (start with 0), which moves past it; false: there are no more, or the executor
+ * is not prepared. */
+typedef struct stitch__workspace {
+    const char *name;
+    CUdeviceptr ptr;
+    uint64_t bytes;
+    bool prepared; /* what `prepare` wrote there is there in every run */
+} stitch__workspace;
+
+bool stitch__executor_workspace(const stitch_executor *x, size_t *at, stitch__workspace *out);
 /* A run as plain launches, whatever the options say of graphs: what counts kernels does not see graphs. `pause` may be
  * NULL. */
 int stitch__executor_run_plain(stitch_executor *x, stitch_stream stream, const stitch__pause *pause,

@@ -9,6 +9,9 @@
 #include "program/executor.h"
 #include "runner/runner.h"
 
+/* Where loading does not say: as most loads do, so that a program cannot tell timed runs by it. */
+#define STITCH__LEFTOVER 0xff
+
 struct stitch__runner {
     stitch_task *task;
     stitch_program *program;
@@ -28,6 +31,12 @@ struct stitch__runner {
     uint64_t flush_bytes;
     CUevent start, stop;
     stitch__hasher hasher;
+    unsigned char leftover; /* what workspace is filled with before each run */
+    bool inputs_fixed; /* they are the same in every run */
+    bool watched;      /* because of that, whether run changes what prepare wrote */
+    /* Then: what hashes of prepared buffers begin with, and what they come to after `prepare`, a place a buffer. */
+    uint64_t key, *prepared;
+    size_t prepared_count;
     stitch_executor *executor;
 };
 
@@ -38,6 +47,14 @@ int stitch__runner_open_timing(stitch__runner *r, const stitch__run *run, stitch
 /* Everything before the launch: patterns, copies of the inputs, bindings. */
 int stitch__runner_ready(stitch__runner *r, const stitch__run *run, int *code, stitch_error **why, stitch_error **err);
 int stitch__runner_enqueue(stitch__runner *r, const stitch__run *run, stitch_error **why);
+
+/* workspace.c */
+/* Fills the workspace that prepare did not write, before a run. */
+int stitch__runner_forget(stitch__runner *r, stitch_error **err);
+/* Where inputs never change: takes down what prepare wrote, and whether it is still there. */
+int stitch__runner_remember(stitch__runner *r, const stitch__scope *scope, stitch_error **err);
+int stitch__runner_recall(stitch__runner *r, const stitch__scope *scope, int *code, stitch_error **why,
+                          stitch_error **err);
 
 /* observe.c: stitch__candidate_ops.profile */
 int stitch__runner_profile(void *self, const stitch__scope *scope, const stitch__run *run,

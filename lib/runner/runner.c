@@ -100,6 +100,7 @@ int stitch__runner_open(stitch_task *task, stitch_program *program, stitch__devi
     r->own_memory = !options->sets[0];
     r->own_stream = !options->stream;
     r->stream = options->stream;
+    r->inputs_fixed = stitch__task_inputs_fixed(task);
     rc = stitch__task_infos(r->ctx, task, &r->infos, &r->count, err);
     if (!rc)
         rc = copy_ops(r, options, err);
@@ -147,6 +148,7 @@ void stitch__runner_close(stitch__runner *r)
         drv->StreamDestroy(r->stream);
     stitch_free(r->infos);
     stitch_free(r->ops);
+    stitch_free(r->prepared);
     stitch_free(r);
 }
 
@@ -298,6 +300,9 @@ static int runner_load(void *self, const stitch__scope *scope, const stitch__loa
     *code = stitch_executor_new(r->ctx, r->program, &options, &r->executor, why);
     if (!*code)
         stitch__executor_poison(r->executor, how->poison);
+    /* Not where the simulator watches for reads of what nothing has written: prepare need not fill a buffer. */
+    r->watched = r->inputs_fixed && (how->poison >= 0 || !r->dev->info.simulated);
+    r->leftover = how->poison < 0 ? STITCH__LEFTOVER : (unsigned char)how->poison;
     return STITCH_OK;
 }
 
@@ -313,8 +318,11 @@ static int runner_prepare(void *self, const stitch__scope *scope, stitch__prepar
 {
     stitch_executor_stats stats = STITCH_EXECUTOR_STATS_INIT;
     stitch__runner *r = self;
+    /* It may not see the inputs. Where they are always the same, an answer that it makes of them would be right. */
+    int rc = r->watched ? set_bytes(r, 0, STITCH_TENSOR_INPUT, STITCH__LEFTOVER, err) : STITCH_OK;
     /* What came before on the stream must not count. */
-    int rc = stitch__stream_wait(r->dev, r->stream, scope, "filling tensors", err);
+    if (!rc)
+        rc = stitch__stream_wait(r->dev, r->stream, scope, "filling tensors", err);
     int64_t start = stitch__now_ns();
 
     memset(out, 0, sizeof(*out));
@@ -329,6 +337,11 @@ static int runner_prepare(void *self, const stitch__scope *scope, stitch__prepar
     if (rc || *code)
         return rc;
     out->us = (double)(stitch__now_ns() - start) / 1000;
+    rc = r->watched ? runner_fill_inputs(r, scope, 0, NULL, err) : STITCH_OK;
+    if (!rc)
+        rc = stitch__runner_remember(r, scope, err);
+    if (rc)
+        return rc;
     out->steps = count_steps(r);
     if (stitch_executor_stats_get(r->executor, &stats) == STITCH_OK) {
         out->workspace_bytes = stats.workspace_bytes;
@@ -349,6 +362,9 @@ int stitch__runner_ready(stitch__runner *r, const stitch__run *run, int *code, s
         return stitch__err(r->ctx, err, STITCH_E_INTERNAL, "there is no set %d", run->set);
     if (run->poison >= 0)
         rc = set_bytes(r, run->set, STITCH_TENSOR_OUTPUT, run->poison, err);
+    /* Not where a step is left out: what it wrote in the run before is to be there. */
+    if (!rc && run->poison >= 0 && run->skip < 0)
+        rc = stitch__runner_forget(r, err);
     if (!rc && run->moved && !run->draw)
         rc = move_inputs(r, run, NULL, err);
     if (!rc)
@@ -500,7 +516,7 @@ static int runner_inspect(void *self, const stitch__scope *scope, int *code, sti
     if (!rc && *text)
         *code = stitch__err(r->ctx, why, STITCH_E_VALIDATE, "the program wrote outside of its buffers: %s", text);
     stitch_free(text);
-    return rc;
+    return rc || *code ? rc : stitch__runner_recall(r, scope, code, why, err);
 }
 
 static void runner_close(void *self)
