@@ -123,6 +123,11 @@ int stitch__dist_check(const stitch_context *ctx, const stitch_dist *dist, int d
 /* "normal(0, 1)" */
 void stitch__dist_print(const stitch_dist *dist, char *out, size_t size);
 bool stitch__dtype_is_float(int dtype);
+/* Of an output of this dtype: a relative tolerance is for values that are rounded, and an index may be large. */
+static inline double stitch__dtype_rtol(int dtype, double rtol)
+{
+    return stitch__dtype_is_float(dtype) ? rtol : 0;
+}
 
 /* A new interface like the task's own at the given dims; `output_dtype` replaces floating dtypes of outputs (NONE:
  * none). */

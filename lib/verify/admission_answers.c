@@ -81,7 +81,7 @@ int stitch__admit_spread(stitch__admit *s, stitch__admission_output *o, stitch_e
 {
     uint64_t count = o->elements;
     int dtype = o->want_dtype;
-    double atol = s->a->atol, rtol = s->a->rtol, factor = o->factor;
+    double atol = s->a->atol, rtol = stitch__dtype_rtol(o->dtype, s->a->rtol), factor = o->factor;
     CUdeviceptr *first = &s->first[o->tensor], *other = &s->other[o->tensor], *run = &s->run[o->tensor];
     void *args[] = {first, other, run, &dtype, &count, &atol, &rtol, &factor, &s->partials};
     unsigned grid = stitch__kernels_grid(s->dev, count);
@@ -209,8 +209,15 @@ static int compare_answer(stitch__admit *s, const stitch__admission_output *o, c
     else
         rc = stitch__cu_check(s->dev, s->dev->drv->MemsetD8Async(out, 0, (size_t)(count * (uint64_t)size), s->stream),
                               err, "clearing the cheap answer");
-    const stitch__compared what = {o->name,       out,   0,          s->first[o->tensor], o->dtype,
-                                   o->want_dtype, count, s->a->atol, s->a->rtol};
+    const stitch__compared what = {o->name,
+                                   out,
+                                   0,
+                                   s->first[o->tensor],
+                                   o->dtype,
+                                   o->want_dtype,
+                                   count,
+                                   s->a->atol,
+                                   stitch__dtype_rtol(o->dtype, s->a->rtol)};
     return rc ? rc : stitch__compare(&s->comparator, s->stream, &s->scope, &what, c, err);
 }
 

@@ -202,8 +202,9 @@ static int measure_repeat(stitch__admit *s, stitch_error **err)
     for (size_t k = 0; !rc && k < s->a->output_count; k++) {
         stitch__admission_output *o = &s->a->outputs[k];
         CUdeviceptr first = s->first[o->tensor], again = s->run[o->tensor];
-        const stitch__compared what = {o->name,       first,       again,      again,     o->want_dtype,
-                                       o->want_dtype, o->elements, s->a->atol, s->a->rtol};
+        const stitch__compared what = {o->name,     first,         again,
+                                       again,       o->want_dtype, o->want_dtype,
+                                       o->elements, s->a->atol,    stitch__dtype_rtol(o->dtype, s->a->rtol)};
         rc = stitch__compare(&s->comparator, s->stream, &s->scope, &what, &o->repeat, err);
     }
     return rc;
@@ -252,8 +253,15 @@ static int take_changes(stitch__admit *s, bool *matters, stitch_error **err)
     *matters = false;
     for (size_t k = 0; !rc && k < count; k++) {
         stitch__admission_output *o = &s->a->outputs[k];
-        const stitch__compared what = {o->name,       s->run[o->tensor], 0,          s->first[o->tensor], o->want_dtype,
-                                       o->want_dtype, o->elements,       s->a->atol, s->a->rtol};
+        const stitch__compared what = {o->name,
+                                       s->run[o->tensor],
+                                       0,
+                                       s->first[o->tensor],
+                                       o->want_dtype,
+                                       o->want_dtype,
+                                       o->elements,
+                                       s->a->atol,
+                                       stitch__dtype_rtol(o->dtype, s->a->rtol)};
         rc = stitch__compare(&s->comparator, s->stream, &s->scope, &what, &c, err);
         if (!rc)
             changed[k] = c.mismatches;

@@ -145,7 +145,7 @@ static void put_scale(stitch__buf *b, const stitch__admission_output *o, const s
 static void put_cure(stitch__buf *b, const stitch_admission *a, const stitch__admission_output *o,
                      const stitch__answer *r, double error)
 {
-    double tolerance = a->atol + a->rtol * o->mean_abs, aim = error / o->factor;
+    double tolerance = a->atol + stitch__dtype_rtol(o->dtype, a->rtol) * o->mean_abs, aim = error / o->factor;
     const char *joint = "";
 
     if (!(error > 0)) {
@@ -153,8 +153,7 @@ static void put_cure(stitch__buf *b, const stitch_admission *a, const stitch__ad
         return;
     }
     if (!stitch__dtype_is_float(o->dtype)) {
-        stitch__buf_printf(b, "%s holds integers: set atol below 1 and rtol to 0, so that only the same ones are right",
-                           o->name);
+        stitch__buf_printf(b, "%s holds integers: set atol below 1, so that only the same ones are right", o->name);
         return;
     }
     /* A tolerance below the dtype's own rounding would refuse right answers, too. */

@@ -82,7 +82,7 @@ void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const s
     }
     stitch__buf_printf(
         b, "output %s: %" PRIu64 " of %" PRIu64 " elements are wrong (tolerance atol %g + rtol %g * |want|)", t->name,
-        c->mismatches, c->elements, r->atol, r->rtol);
+        c->mismatches, c->elements, r->atol, stitch__dtype_rtol(t->dtype, r->rtol));
     if (c->unwritten) {
         stitch__print_index(t, c->unwritten_first, worst, sizeof(worst));
         stitch__buf_printf(b, "; %" PRIu64 " were never written, the first is %s", c->unwritten, worst);

@@ -241,7 +241,7 @@ static stitch__compared compared(const stitch__verify *v, size_t i, const CUdevi
         .want_dtype = dtype_of(v, v->oracle, i),
         .count = v->infos[i].elements,
         .atol = v->task->atol,
-        .rtol = v->task->rtol,
+        .rtol = stitch__dtype_rtol(v->infos[i].dtype, v->task->rtol),
     };
 }
 
