@@ -98,12 +98,24 @@ static void take_json(verdict *v)
     json_decref(root);
 }
 
+/* Some take Unicode's separators of lines and paragraphs for line ends. */
+static const char *next_line(const char *line)
+{
+    for (; *line; line++) {
+        if (*line == '\n')
+            return line + 1;
+        if (strncmp(line, "\u2028", 3) == 0 || strncmp(line, "\u2029", 3) == 0)
+            return line + 3;
+    }
+    return line;
+}
+
 /* No line that the candidate's text could have made says that it passed. */
 static void check_lines(const verdict *v)
 {
     const char *texts[] = {v->text, v->feedback};
     for (size_t k = 0; k < 2 && v->s.failed_stage; k++)
-        for (const char *line = texts[k]; *line; line += strcspn(line, "\n"), line += *line == '\n')
+        for (const char *line = texts[k]; *line; line = next_line(line))
             if (strncmp(line, "PASSED", 6) == 0 || strncmp(line, "SYSTEM", 6) == 0)
                 FAIL("a line of the report is the candidate's: %.*s", (int)strcspn(line, "\n"), line);
     if (v->s.failed_stage) {
@@ -121,6 +133,21 @@ static void add_times(outcome *o, const char *what, const verdict *v, int64_t st
              (double)(stitch__now_ns() - start) / 1e9, v->times);
 }
 
+/* Values of the host's. */
+static void set_data(stitch_task *made, const char *name)
+{
+    stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
+    size_t index;
+
+    CHECK_OK(stitch_interface_find(made->iface, name, &index));
+    CHECK_OK(stitch_interface_tensor(made->iface, index, &info));
+    float *data = malloc(info.bytes);
+    for (uint64_t i = 0; i < info.elements; i++)
+        data[i] = (float)(i * 7919 % 1009) / 500 - 1;
+    CHECK_OK(stitch_task_set_data(made, name, data, info.bytes, &err));
+    free(data);
+}
+
 static verdict judge(const trick *t, bool twin, const trick_task *task, const char *source, const char *plan)
 {
     verdict v = {.s = STITCH_REPORT_SUMMARY_INIT};
@@ -130,6 +157,8 @@ static verdict judge(const trick *t, bool twin, const trick_task *task, const ch
     stitch_task *made = make_task(task->head, task->oracle, task->plan, NULL);
     const char *message = "";
 
+    if (task->fixed)
+        set_data(made, task->fixed);
     if (task->baseline) {
         stitch_program *baseline = NULL;
         CHECK_OK(stitch_program_parse(ctx, task->baseline, task->plan, NULL, &baseline, &err));
@@ -509,16 +538,18 @@ int main(int argc, char **argv)
     arguments a = {.jobs = 1};
     size_t failed = 0, skipped = 0, count = 0;
     const char *name = "?";
-    row *rows = calloc(trick_count, sizeof(*rows));
+    row *rows = calloc(trick_count + more_trick_count, sizeof(*rows));
 
     if (!rows || !read_arguments(argc, argv, &a)) {
         fprintf(stderr, "usage: %s [--markdown] [--worker | --here] [--jobs N] [ROW...]\n", argv[0]);
         free(rows);
         return 2;
     }
-    for (size_t i = 0; i < trick_count; i++)
-        if (wanted(tricks[i].row, &a))
-            rows[count++] = (row){.t = &tricks[i], .output = -1};
+    for (size_t i = 0; i < trick_count + more_trick_count; i++) {
+        const trick *t = i < trick_count ? &tricks[i] : &more_tricks[i - trick_count];
+        if (wanted(t->row, &a))
+            rows[count++] = (row){.t = t, .output = -1};
+    }
     if (a.markdown)
         printf("| row | trick | caught by | honest twin |\n| --- | --- | --- | --- |\n");
     else

@@ -11,6 +11,7 @@
 /* A task, as a document without its reference, and the reference's source. */
 typedef struct trick_task {
     const char *head, *oracle, *baseline, *plan;
+    const char *fixed; /* an input of float32 that has the host's data; NULL: none */
 } trick_task;
 
 /* What must happen to a trick. */
@@ -55,8 +56,8 @@ typedef struct trick {
     bool odd_twin;      /* the twin's task may be degenerate: it is the trick's */
 } trick;
 
-extern const trick tricks[];
-extern const size_t trick_count;
+extern const trick tricks[], more_tricks[];
+extern const size_t trick_count, more_trick_count;
 
 /* Rows that cannot be written as a program, with the reason. */
 typedef struct impossible {
