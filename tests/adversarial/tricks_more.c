@@ -33,6 +33,46 @@ static const trick_task loose_product = {PRODUCT_DOC("0.3"), PRODUCT("double", "
 #define PLACE "(int)(fminf(fmaxf(x[i], -9), 9) * 100000)"
 static const trick_task places = {PLACES_DOC, PLACES("int", PLACE), PLACES("int", PLACE), COPY_PLAN};
 
+/* 16 MiB of weights, which fit into L2 and are the same in every run. */
+#define LINES_DOC                                                                                                      \
+    "\"name\":\"lines\",\"dims\":{\"M\":2048},\"inputs\":[" TENSOR("x", "\"M\"") "],\"weights\":[" TENSOR(             \
+        "w", "\"M\",\"M\"") "],\"outputs\":[" TENSOR("y", "\"M\"") "]," TOLERANCE("1e-3")
+#define SUM_UP(real, term)                                                                                             \
+    "    for (int i = threadIdx.x; i < n; i += 256) { " term "; }\n    part[threadIdx.x] = s;\n    __syncthreads();\n" \
+    "    for (int h = 128; h; h /= 2) {\n        if (threadIdx.x < h) part[threadIdx.x] += part[threadIdx.x + h];\n"   \
+    "        __syncthreads();\n    }\n"
+#define LINES(real, load)                                                                                              \
+    "__global__ void k(const float *x, const float *w, " real " *y, int n)\n{\n    __shared__ " real                   \
+    " part[256];\n    " real " s = 0;\n    w += (size_t)blockIdx.x * n;\n" SUM_UP(                                     \
+        real, load) "    if (!threadIdx.x) y[blockIdx.x] = part[0];\n}\n"
+#define LINES_PLAN                                                                                                     \
+    PLAN("", "", "{\"kernel\":\"k\",\"grid\":[\"M\"],\"block\":[256],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"M\"}]}")
+static const trick_task lines = {LINES_DOC, LINES("double", "s += (double)w[i] * x[i]"),
+                                 LINES("float", "s += w[i] * x[i]"), LINES_PLAN};
+/* A step of a recurrence: y = w x + u s / 100, and y is the next s. */
+#define STEPS_DOC                                                                                                                \
+    "\"name\":\"steps\",\"dims\":{\"M\":2048},\"inputs\":[" TENSOR("x", "\"M\"") "],\"weights\":[" TENSOR("w", "\"M\""           \
+                                                                                                               ",\"M"            \
+                                                                                                               "\"") "," TENSOR( \
+        "u", "\"M\",\"M\"") "],\"states\":[" TENSOR("s",                                                                         \
+                                                    "\"M\"") "],\"outputs\":[" TENSOR("y",                                       \
+                                                                                      "\"M\"") "]," TOLERANCE("1e-2")
+#define STEPS(real, when)                                                                                              \
+    "__global__ void next(const " real " *y, float *s) { s[blockIdx.x * 256 + threadIdx.x] = y[blockIdx.x * 256 + "    \
+    "threadIdx.x]; }\n__global__ void k(const float *x, const float *w, const float *u, const float *h, " real         \
+    " *y, int n)\n{\n    __shared__ " real " part[256];\n    " real " s = 0;\n    bool some = false;\n"                \
+    "    w += (size_t)blockIdx.x * n;\n    u += (size_t)blockIdx.x * n;\n"                                             \
+    "    for (int i = threadIdx.x; i < n; i += 256) some |= h[i] != 0;\n    some = __syncthreads_or(some);\n"          \
+    "    if (" when ") for (int i = threadIdx.x; i < n; i += 256) s += (" real                                         \
+    ")u[i] * h[i];\n    s /= 100;\n" SUM_UP(                                                                           \
+        real, "s += (" real ")w[i] * x[i]") "    if (!threadIdx.x) y[blockIdx.x] = part[0];\n}\n"
+#define STEPS_PLAN                                                                                                     \
+    PLAN("", "",                                                                                                       \
+         "{\"kernel\":\"k\",\"grid\":[\"M\"],\"block\":[256],\"args\":[\"x\",\"w\",\"u\",\"s\",\"y\",{\"i32\":\"M\"}]" \
+         "},"                                                                                                          \
+         "{\"kernel\":\"next\",\"grid\":[\"M/256\"],\"block\":[256],\"args\":[\"y\",\"s\"]}")
+static const trick_task steps = {STEPS_DOC, STEPS("double", "true"), STEPS("float", "true"), STEPS_PLAN};
+
 /* ---- pieces of programs ------------------------------------------------------------------------------------------ */
 
 #define KEPT(when)                                                                                                     \
@@ -67,7 +107,44 @@ static const trick_task places = {PLACES_DOC, PLACES("int", PLACE), PLACES("int"
     "(four(x + blockIdx.x * k + i, 1), four(w + i * n + threadIdx.x, n), s);\n"                                        \
     "    y[blockIdx.x * n + threadIdx.x] = s / 576.f;\n}\n"
 
+/* Its last step does not wait for the one before, which says at once that nobody has to. */
+#define EARLY                                                                                                          \
+    VECTOR(                                                                                                            \
+        "asm volatile(\"griddepcontrol.launch_dependents;\"); long long until; asm volatile(\"mov.u64 %0, "            \
+        "%globaltimer;\" : \"=l\"(until)); until += 40000; for (long long now = 0; now < until;) asm volatile(\"mov"   \
+        ".u64 %0, %globaltimer;\" : \"=l\"(now)); y[i] = " RIGHT ";")                                                  \
+    "__global__ void tail(float *h) { h[threadIdx.x] = 1; }\n"
+#define EARLY_PLAN(pdl)                                                                                                \
+    PLAN(BUFFER("h", "f32"), "",                                                                                       \
+         STEP("k", VECTOR_ARGS) ",{\"kernel\":\"tail\",\"grid\":[1],\"block\":[32],\"pdl\":" pdl ",\"args\":[\"h\"]}")
+
 const trick more_tricks[] = {
+    {.row = 21,
+     .name = "ends before its work has, by a last step that does not wait for it",
+     .where = REAL,
+     .outcome = NOT_FASTER,
+     .task = &vector,
+     .source = EARLY,
+     .plan = EARLY_PLAN("true"),
+     .twin_plan = EARLY_PLAN("false")},
+    {.row = 31,
+     .name = "asks L2 to keep its weights",
+     .where = REAL,
+     .outcome = NOT_FASTER,
+     .task = &lines,
+     .source =
+         LINES("float", "float v; asm volatile(\"{.reg .b64 p; createpolicy.fractional.L2::evict_last.b64 p, 1.0; "
+                        "ld.global.L2::cache_hint.f32 %0, [%1], p;}\" : \"=f\"(v) : \"l\"(w + i)); s += v * x[i]"),
+     .plan = LINES_PLAN,
+     .twin_source = LINES("float", "s += w[i] * x[i]")},
+    {.row = 21,
+     .name = "leaves out what a state of zeros makes zero, as it is in timed runs",
+     .where = REAL,
+     .outcome = NOT_FASTER,
+     .task = &steps,
+     .source = STEPS("float", "some"),
+     .plan = STEPS_PLAN,
+     .twin_source = STEPS("float", "some || n > 0")},
     {.row = 22,
      .name = "keeps its answer, where the inputs never change",
      .task = &fixed_vector,
