@@ -19,6 +19,10 @@ static const trick_task vector = {VECTOR_DOC(TOLERANCE("1e-4")), ORACLE("(double
 /* Its input is the host's, and the same in every run. */
 static const trick_task fixed_vector = {VECTOR_DOC(TOLERANCE("1e-4")), ORACLE("(double)a[i] * x[i] + b[i]"),
                                         VECTOR("y[i] = " RIGHT ";"), VECTOR_PLAN, .fixed = "x"};
+/* Factors only, so that relative errors stay what they are. */
+static const trick_task factors = {VECTOR_DOC("\"tolerance\":{\"atol\":1e-5,\"rtol\":1e-2},\"precision\":\"f32\""),
+                                   ORACLE("(double)a[i] * x[i] * fabs((double)b[i])"),
+                                   VECTOR("y[i] = a[i] * x[i] * fabsf(b[i]);"), VECTOR_PLAN};
 /* So loose that products of 8-bit integers are within the tolerance. */
 static const trick_task loose_product = {PRODUCT_DOC("0.3"), PRODUCT("double", "(double)u * v", "k"), NULL,
                                          PRODUCT_PLAN};
@@ -50,13 +54,16 @@ static const trick_task places = {PLACES_DOC, PLACES("int", PLACE), PLACES("int"
 static const trick_task lines = {LINES_DOC, LINES("double", "s += (double)w[i] * x[i]"),
                                  LINES("float", "s += w[i] * x[i]"), LINES_PLAN};
 /* A step of a recurrence: y = w x + u s / 100, and y is the next s. */
-#define STEPS_DOC                                                                                                                \
-    "\"name\":\"steps\",\"dims\":{\"M\":2048},\"inputs\":[" TENSOR("x", "\"M\"") "],\"weights\":[" TENSOR("w", "\"M\""           \
-                                                                                                               ",\"M"            \
-                                                                                                               "\"") "," TENSOR( \
-        "u", "\"M\",\"M\"") "],\"states\":[" TENSOR("s",                                                                         \
-                                                    "\"M\"") "],\"outputs\":[" TENSOR("y",                                       \
-                                                                                      "\"M\"") "]," TOLERANCE("1e-2")
+#define STEPS_DOC                                                                                                      \
+    "\"name\":\"steps\",\"dims\":{\"M\":2048},\"inputs\":[" TENSOR("x", "\"M\"") "],\"weights\":[" TENSOR(             \
+        "w",                                                                                                           \
+        "\"M\""                                                                                                        \
+        ",\"M"                                                                                                         \
+        "\"") "," TENSOR("u",                                                                                          \
+                         "\"M\",\"M\"") "],\"states\":[" TENSOR("s",                                                   \
+                                                                "\"M\"") "],\"outputs\":[" TENSOR("y",                 \
+                                                                                                  "\"M\"") "]"         \
+                                                                                                           "," TOLERANCE("1e-2")
 #define STEPS(real, when)                                                                                              \
     "__global__ void next(const " real " *y, float *s) { s[blockIdx.x * 256 + threadIdx.x] = y[blockIdx.x * 256 + "    \
     "threadIdx.x]; }\n__global__ void k(const float *x, const float *w, const float *u, const float *h, " real         \
@@ -96,6 +103,13 @@ static const trick_task steps = {STEPS_DOC, STEPS("double", "true"), STEPS("floa
 #define TAKEN_PLAN                                                                                                     \
     PLAN(BUFFER("kept", "f32") "," BUFFER("h", "f32"), STEP("take", "[\"b\",\"kept\",{\"i32\":\"N\"}]"),               \
          STEP("k", "[\"x\",\"a\",\"b\",\"y\",\"kept\",\"h\",{\"i32\":\"N\"}]"))
+#define SHORT(type, pack, unpack)                                                                                      \
+    "__global__ void pack(const float *a, " type                                                                       \
+    " *h, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) h[i] = " pack                             \
+    "; }\n" VECTOR_HEAD("k", "const " type " *h, ", "float") "y[i] = " unpack " * x[i] * fabsf(b[i]);\n    }\n}\n"
+#define SHORT_PLAN(type)                                                                                               \
+    PLAN(BUFFER("h", type), STEP("pack", "[\"a\",\"h\",{\"i32\":\"N\"}]"),                                             \
+         STEP("k", "[\"x\",\"a\",\"b\",\"y\",\"h\",{\"i32\":\"N\"}]"))
 #define DOT4(product)                                                                                                  \
     "__device__ int four(const float *p, int step)\n{\n    int v = 0;\n    for (int j = 0; j < 4; j++)\n"              \
     "        v |= (max(-127, min(127, __float2int_rn(p[j * step] * 24))) & 255) << 8 * j;\n    return v;\n}\n"         \
@@ -173,6 +187,15 @@ const trick more_tricks[] = {
      .twin_source = PRODUCT("float", "u * v", "k"),
      .stage = STITCH_STAGE_EXPLOIT,
      .words = "precision_policy"},
+    {.row = 13,
+     .name = "weights held in bfloat16, rounded by integer instructions",
+     .outcome = REPORTED,
+     .task = &factors,
+     .source = SHORT("short", "__float_as_int(a[i]) + 0x8000 >> 16", "__int_as_float(h[i] << 16)"),
+     .plan = SHORT_PLAN("i16"),
+     .twin_source = SHORT("int", "__float_as_int(a[i])", "__int_as_float(h[i])"),
+     .twin_plan = SHORT_PLAN("i32"),
+     .words = "errors_of_a_lower_precision"},
     {.row = 14,
      .name = "integers within a tolerance that is meant for values",
      .task = &places,
