@@ -11,7 +11,7 @@
 enum {
     ALIGNMENT = 256,
     PATTERN = 0xa5,
-    FRONT = 64 << 10, /* bytes in front of a buffer that are looked at: all of a page would take too long */
+    FRONT = 64 << 10, /* bytes in front of a buffer that are always looked at: all of a page takes long */
 };
 
 typedef struct guarded {
@@ -103,10 +103,10 @@ static CUresult map(stitch__device *dev, guarded *b)
     return drv->MemSetAccess(b->mapped, b->mapped_bytes, &access, 1);
 }
 
-static size_t front_bytes(const guarded *b)
+static size_t front_bytes(const guarded *b, bool whole)
 {
     size_t front = (size_t)(b->ptr - b->mapped);
-    return front < FRONT ? front : FRONT;
+    return whole || front < FRONT ? front : FRONT;
 }
 
 /* On the default stream and waited for: the program's streams do not wait for it. */
@@ -115,7 +115,7 @@ static CUresult fill_around(stitch__device *dev, const guarded *b)
     const stitch__driver *drv = dev->drv;
     CUdeviceptr end = b->ptr + b->bytes, mapped_end = b->mapped + b->mapped_bytes;
     CUresult r = CUDA_SUCCESS;
-    size_t front = front_bytes(b);
+    size_t front = front_bytes(b, true);
     if (front)
         r = drv->MemsetD8Async(b->ptr - front, PATTERN, front, NULL);
     if (r == CUDA_SUCCESS && mapped_end > end)
@@ -276,10 +276,11 @@ out:
     return rc;
 }
 
-static int check_one(stitch__device *dev, const guarded *b, size_t *buffers, stitch__buf *found, stitch_error **err)
+static int check_one(stitch__device *dev, const guarded *b, bool whole, size_t *buffers, stitch__buf *found,
+                     stitch_error **err)
 {
     CUdeviceptr end = b->ptr + b->bytes;
-    size_t before, near_before, behind = 0, near_behind = 0, front = front_bytes(b);
+    size_t before, near_before, behind = 0, near_behind = 0, front = front_bytes(b, whole);
     int rc = look(dev, b->ptr - front, front, true, &before, &near_before, err);
 
     if (!rc)
@@ -301,7 +302,7 @@ static int check_one(stitch__device *dev, const guarded *b, size_t *buffers, sti
     return STITCH_OK;
 }
 
-int stitch__guards_check(stitch__device *dev, stitch__buf *found, stitch_error **err)
+int stitch__guards_check(stitch__device *dev, bool whole, stitch__buf *found, stitch_error **err)
 {
     struct stitch__guards *g = dev->guards;
     size_t buffers = 0;
@@ -311,7 +312,7 @@ int stitch__guards_check(stitch__device *dev, stitch__buf *found, stitch_error *
         return STITCH_OK;
     pthread_mutex_lock(&g->lock);
     for (size_t i = 0; !rc && i < g->count; i++)
-        rc = check_one(dev, &g->list[i], &buffers, found, err);
+        rc = check_one(dev, &g->list[i], whole, &buffers, found, err);
     pthread_mutex_unlock(&g->lock);
     return rc;
 }

@@ -3,8 +3,8 @@
  * Guarded device memory: what runs past either end of a buffer does not come back unseen.
  *
  * A guarded buffer ends (up to 255 bytes, for its alignment) where its mapped pages end, and there are unmapped ones on
- * both sides: a read or write past its end faults. The 64 KiB that are mapped in front of it and those last bytes are
- * filled with a pattern that is looked at again. Needs the driver's virtual memory calls; costs at least 2 MiB a
+ * both sides: a read or write past its end faults. What is mapped in front of it and those last bytes are filled with a
+ * pattern that is looked at again. Needs the driver's virtual memory calls; costs at least 2 MiB a
  * buffer.
  */
 #ifndef STITCH_LIB_GUARDS_H
@@ -17,8 +17,9 @@ bool stitch__guards_enable(stitch__device *dev);
 
 /* Has anything written around the buffers? Writes what was found ("1 buffer: 12 bytes in front of y, the nearest 4
  * bytes before it") to `found`, or "", and puts the pattern back: what is found once is not found again. The device
- * must be idle. */
-int stitch__guards_check(stitch__device *dev, stitch__buf *found, stitch_error **err);
+ * must be idle. whole: in front all that is mapped is looked at, which takes a fraction of a millisecond a buffer; else
+ * the last 64 KiB. */
+int stitch__guards_check(stitch__device *dev, bool whole, stitch__buf *found, stitch_error **err);
 
 /* ---- device memory that two processes use ---- */
 

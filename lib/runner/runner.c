@@ -509,7 +509,7 @@ static int runner_inspect(void *self, const stitch__scope *scope, int *code, sti
     if (rc)
         return rc;
     stitch__buf_init(&found, r->ctx);
-    rc = stitch__guards_check(r->dev, &found, err);
+    rc = stitch__guards_check(r->dev, r->inputs_fixed, &found, err);
     char *text = stitch__buf_take(&found, NULL);
     if (!rc && !text)
         rc = stitch__err_nomem(r->ctx, err);

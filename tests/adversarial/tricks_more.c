@@ -54,16 +54,17 @@ static const trick_task places = {PLACES_DOC, PLACES("int", PLACE), PLACES("int"
 static const trick_task lines = {LINES_DOC, LINES("double", "s += (double)w[i] * x[i]"),
                                  LINES("float", "s += w[i] * x[i]"), LINES_PLAN};
 /* A step of a recurrence: y = w x + u s / 100, and y is the next s. */
-#define STEPS_DOC                                                                                                      \
-    "\"name\":\"steps\",\"dims\":{\"M\":2048},\"inputs\":[" TENSOR("x", "\"M\"") "],\"weights\":[" TENSOR(             \
-        "w",                                                                                                           \
-        "\"M\""                                                                                                        \
-        ",\"M"                                                                                                         \
-        "\"") "," TENSOR("u",                                                                                          \
-                         "\"M\",\"M\"") "],\"states\":[" TENSOR("s",                                                   \
-                                                                "\"M\"") "],\"outputs\":[" TENSOR("y",                 \
-                                                                                                  "\"M\"") "]"         \
-                                                                                                           "," TOLERANCE("1e-2")
+#define STEPS_DOC                                                                                                         \
+    "\"name\":\"steps\",\"dims\":{\"M\":2048},\"inputs\":[" TENSOR("x", "\"M\"") "],\"weights\":[" TENSOR(                \
+        "w",                                                                                                              \
+        "\"M\""                                                                                                           \
+        ",\"M"                                                                                                            \
+        "\"") "," TENSOR("u",                                                                                             \
+                         "\"M\",\"M\"") "],\"states\":[" TENSOR("s",                                                      \
+                                                                "\"M\"") "],\"outputs\":[" TENSOR("y",                    \
+                                                                                                  "\"M\"") "]"            \
+                                                                                                           "," TOLERANCE( \
+                                                                                                               "1e-2")
 #define STEPS(real, when)                                                                                              \
     "__global__ void next(const " real " *y, float *s) { s[blockIdx.x * 256 + threadIdx.x] = y[blockIdx.x * 256 + "    \
     "threadIdx.x]; }\n__global__ void k(const float *x, const float *w, const float *u, const float *h, " real         \
@@ -179,6 +180,18 @@ const trick more_tricks[] = {
      .words = "where it could keep an answer",
      .sim_stage = STITCH_STAGE_SIMULATE,
      .sim_words = "malloc"},
+    {.row = 22,
+     .name = "keeps its answer in front of its input, where the inputs never change",
+     .where = GUARDS,
+     .task = &fixed_vector,
+     .source = VECTOR("float *kept = (float *)x - 40000; if (kept[2 * i] == x[i]) y[i] = kept[2 * i + 1]; else { "
+                      "kept[2 * i] = x[i]; kept[2 * i + 1] = y[i] = " RIGHT "; }"),
+     .plan = VECTOR_PLAN,
+     .twin_source = VECTOR("y[i] = " RIGHT ";"),
+     .stage = STITCH_STAGE_CORRECT,
+     .words = "wrote outside of its buffers",
+     .sim_stage = STITCH_STAGE_SIMULATE,
+     .sim_words = "before its start|outside|past its end"},
     {.row = 13,
      .name = "8-bit integers in a float32 task whose tolerance would let them pass",
      .task = &loose_product,

@@ -30,15 +30,20 @@ static void write_byte(CUdeviceptr at)
     CHECK_INT(dev->drv->MemcpyHtoD(at, &byte, 1), CUDA_SUCCESS);
 }
 
-static char *look(void)
+static char *look_at(bool whole)
 {
     static char text[2000];
     stitch__buf b;
     stitch__buf_init(&b, NULL);
-    CHECK_OK(stitch__guards_check(dev, &b, &err));
+    CHECK_OK(stitch__guards_check(dev, whole, &b, &err));
     snprintf(text, sizeof(text), "%s", b.data ? b.data : "");
     stitch__buf_free(&b);
     return text;
+}
+
+static char *look(void)
+{
+    return look_at(false);
 }
 
 TEST(inside_is_fine)
@@ -75,6 +80,19 @@ TEST(writes_around_a_buffer)
     CHECK_STR(look(), "");
 }
 
+/* A page is larger than what is always looked at. */
+TEST(all_of_a_page_in_front)
+{
+    need_guards();
+    CUdeviceptr x = take(1000, "x");
+    CHECK_STR(look_at(true), "");
+    write_byte(x - (1 << 20));
+    CHECK_STR(look(), "");
+    CHECK_HAS(look_at(true), "x: 1 bytes in front of it were written, the nearest 1048576 before its start");
+    CHECK_STR(look_at(true), "");
+    stitch__mem_free(dev, x);
+}
+
 TEST(memory_is_given_back)
 {
     size_t free_before = 0, free_after = 0, total = 0;
@@ -102,4 +120,5 @@ TEST(too_much)
     CHECK_STR(look(), "");
 }
 
-TEST_MAIN(RUN(inside_is_fine), RUN(writes_around_a_buffer), RUN(memory_is_given_back), RUN(too_much))
+TEST_MAIN(RUN(inside_is_fine), RUN(writes_around_a_buffer), RUN(all_of_a_page_in_front), RUN(memory_is_given_back),
+          RUN(too_much))
