@@ -170,7 +170,7 @@ static void read_task(judge *j, const stitch_task *task)
 {
     size_t count = stitch_interface_tensor_count(task->iface);
     j->precision = task->precision;
-    j->fixed = stitch__task_inputs_fixed(task);
+    j->fixed = task->reference.kind != STITCH__COMPUTE_NONE && stitch__task_inputs_fixed(task); /* else nothing runs */
     for (size_t i = 0; i < count; i++) {
         stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
         if (stitch_interface_tensor(task->iface, i, &info))

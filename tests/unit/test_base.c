@@ -420,6 +420,10 @@ TEST(untrusted_text)
         {"abcdef", 3, "abc... (3 bytes left out)"},
         {"ab\xc3\xa9", 3, "ab... (2 bytes left out)"},
         {"\x7f", 10, "?"},
+        {"a\u2028b\u2029c", 100, "a?b?c"},               /* lines for some */
+        {"\u202etxt\u202c\u200b\ufeff", 100, "?txt???"}, /* the direction of text, nothing to be seen */
+        {"\U000e0050\U000e007f", 100, "??"},             /* letters for language models alone */
+        {"\u2027\u202f\u4e2d\U0001f600\u00e9", 100, "\u2027\u202f\u4e2d\U0001f600\u00e9"},
     };
     for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
         stitch__buf b;

@@ -201,6 +201,9 @@ TEST(errors_have_lines)
                  "Unresolved extern");
     expect_error(ctx, "\n#include \"/proc/self/environ\"\n", NULL, 0, 2, "is not allowed");
     expect_error(ctx, "#include <no_such_header.h>\n", NULL, 0, 1, "no_such_header.h");
+    expect_error(ctx, "\n# 7 \"another.cu\"\n", NULL, 0, 2, "a line marker is not allowed");
+    expect_error(ctx, "__device__ const char *t = __TIME__;\n", NULL, 0, 1, "when it is compiled");
+    expect_error(ctx, "\n__device__ const char *t = __DATE__;\n", NULL, 0, 2, "when it is compiled");
     stitch_context_free(ctx);
 }
 
