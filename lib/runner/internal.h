@@ -22,7 +22,7 @@ struct stitch__runner {
     size_t count; /* tensors of the interface */
     stitch_tensor_info *infos;
     CUstream stream;
-    bool own_stream, own_memory, abandoned;
+    bool own_stream, own_memory, abandoned, has_states;
     CUdeviceptr *sets[STITCH__SETS];
     bool *lent[STITCH__SETS]; /* of a set's memory: the caller's */
     CUdeviceptr *moved;       /* copies of the inputs, made when they are first wanted, */
@@ -32,8 +32,8 @@ struct stitch__runner {
     CUevent start, stop;
     stitch__hasher hasher;
     unsigned char leftover; /* what workspace is filled with before each run */
-    bool inputs_fixed; /* they are the same in every run */
-    bool watched;      /* because of that, whether run changes what prepare wrote */
+    bool inputs_fixed;      /* they are the same in every run */
+    bool watched;           /* because of that, whether run changes what prepare wrote */
     /* Then: what hashes of prepared buffers begin with, and what they come to after `prepare`, a place a buffer. */
     uint64_t key, *prepared;
     size_t prepared_count;

@@ -102,6 +102,8 @@ int stitch__runner_open(stitch_task *task, stitch_program *program, stitch__devi
     r->stream = options->stream;
     r->inputs_fixed = stitch__task_inputs_fixed(task);
     rc = stitch__task_infos(r->ctx, task, &r->infos, &r->count, err);
+    for (size_t i = 0; !rc && i < r->count; i++)
+        r->has_states |= r->infos[i].role == STITCH_TENSOR_STATE;
     if (!rc)
         rc = copy_ops(r, options, err);
     if (rc)
@@ -431,7 +433,9 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
     *code = STITCH_OK;
     if (!rc && run->draw)
         rc = draw(r, scope, run, NULL, err);
-    if (!rc)
+    if (!rc && run->draw && r->has_states) /* a step from states of zeros says little of the others */
+        rc = runner_run(r, scope, run, code, why, err);
+    if (!rc && !*code)
         rc = stitch__runner_ready(r, run, code, why, err);
     if (rc || *code)
         return rc;

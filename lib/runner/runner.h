@@ -45,7 +45,8 @@ typedef struct stitch__run {
     uint64_t
         flush_bytes; /* timed and profiled runs: written after the last write to the inputs, to empty the L2 cache */
     int32_t draw;    /* timed runs and those of a block: 1: new contents of the inputs from `seed`, and cleared states,
-                        before it; with `moved` at the other addresses only */
+                        before it; with `moved` at the other addresses only. Timed runs of a task with states make one
+                        more step before the one that is timed */
     uint64_t seed;
 } stitch__run;
 

@@ -128,7 +128,8 @@ static int warm_up_all(stitch__timer *t, int *code, stitch_error **why, stitch_e
 }
 
 /* Every run of the candidate is checked while checking has taken less than half of the time budget; the first, the last
- * and one that nobody can know beforehand always are. Baselines are the task's own: some of their runs are. */
+ * and one in each eighth that nobody can know beforehand always are. Baselines are the task's own: some of their runs
+ * are. */
 static int measure(stitch__timer *t, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = t->v;
