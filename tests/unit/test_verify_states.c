@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is timed of a task with states, on a driver without a GPU: kernels are C functions here. Needs NVRTC.
+ */
+#include "verify_fixture.h"
+
+static float seen[4096]; /* a state's first element before each run of the candidate */
+
+/* y = x + 2 s, and x is the next s. */
+static void step(const float *x, float *s, double *y)
+{
+    for (int i = 0; i < N; i++) {
+        y[i] = x[i] + 2.0 * s[i];
+        s[i] = x[i];
+    }
+}
+
+static void run_step_oracle(void **params)
+{
+    step(PTR(0), PTR(1), PTR(2));
+}
+
+static void run_step(void **params)
+{
+    float *s = PTR(1), *y = PTR(2);
+    double exact[N];
+
+    CHECK(calls < (int)STITCH__COUNT(seen));
+    seen[calls++] = s[0];
+    step(PTR(0), s, exact);
+    for (int i = 0; i < N; i++)
+        y[i] = (float)exact[i];
+}
+
+static fake_kernel kernels[] = {
+    VERIFY_KERNELS,
+    {"oracle", 4, NULL, run_step_oracle, 100, 0},
+    {"candidate", 4, NULL, run_step, 10, 0},
+};
+
+#define STEP(name, out)                                                                                                \
+    "extern \"C\" __global__ void " name "(const float *x, float *s, " out " *y, int n) "                              \
+    "{ int i = threadIdx.x; if (i < n) { y[i] = x[i] + 2 * s[i]; s[i] = x[i]; } }"
+#define STEP_PLAN(name)                                                                                                \
+    "{\"stitch\":1,\"run\":[{\"kernel\":\"" name                                                                       \
+    "\",\"grid\":[1],\"block\":[64],\"args\":[\"x\",\"s\",\"y\",{\"i32\":\"N\"}]}]}"
+
+static stitch_task *task(void)
+{
+    static const char head[] =
+        "{\"stitch_task\":1,\"name\":\"step\",\"dims\":{\"N\":64},\"inputs\":[{\"name\":\"x\","
+        "\"dtype\":\"f32\",\"shape\":[\"N\"]}],\"states\":[{\"name\":\"s\",\"dtype\":\"f32\","
+        "\"shape\":[\"N\"]}],\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[\"N\"]}]}";
+    stitch_task *t = NULL;
+
+    CHECK_OK(stitch_task_parse(ctx, head, NULL, &t, &err));
+    CHECK_OK(stitch_task_set_reference_program(t, program(ctx, STEP("oracle", "double"), STEP_PLAN("oracle")),
+                                               STITCH_DTYPE_F64, &err));
+    return t;
+}
+
+/* States are cleared before each timed run, but it is not the step from zeros that is timed: a program could leave out
+ * what zeros make zero. */
+TEST(not_the_step_from_zeros)
+{
+    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}};
+    enum { TIMED = 12, AFTER = 3, STEPS = 2 };
+    stitch_verify_options o = quick(2, TIMED);
+
+    o.profile = STITCH_PROFILE_NEVER;
+    reset_driver(kernels, sizes, STITCH__COUNT(kernels));
+    need_compiler();
+    get_verdict(&o, task(), program(ctx, STEP("candidate", "float"), STEP_PLAN("candidate")));
+    if (got.s.failed_stage)
+        FAIL("%s", got.text);
+    CHECK_NEAR(got.s.median_us, 10, 1e-3);
+    CHECK_NEAR(got.s.baseline_us, 100, 1e-3);
+    CHECK_INT(json_integer_value(json_object_get(candidate_time(), "checked_runs_passed")), TIMED);
+    for (int i = 0; i < STEPS * TIMED; i++)
+        CHECK((seen[calls - STEPS * (AFTER + TIMED) + i] != 0) == (i % STEPS != 0));
+}
+
+TEST_MAIN(RUN(not_the_step_from_zeros), RUN(nothing_is_left))
