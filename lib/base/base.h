@@ -145,6 +145,9 @@ bool stitch__utf8_valid(const char *s, size_t len);
 /* short_name.c: the name of a kernel in `size` bytes (at least 4): one line, valid UTF-8. A C++ name that is longer
  * loses its namespaces first, and then its end. Returns `out`. */
 const char *stitch__short_name(const char *name, char *out, size_t size);
+/* The path of a source file that device code names: "?" if it has other characters than those that paths of sources
+ * have, for code can call a file what it likes. */
+const char *stitch__source_path(const char *path);
 /* Appends `s` with control characters other than \n and \t, and invalid UTF-8, replaced; stops at max bytes and says
  * how many were left out. For untrusted text on its way into prompts, logs and reports. */
 void stitch__buf_puts_clean(stitch__buf *b, const char *s, size_t len, size_t max);

@@ -80,6 +80,12 @@ void stitch__buf_puts_clean(stitch__buf *b, const char *s, size_t len, size_t ma
         stitch__buf_printf(b, "... (%zu bytes left out)", len - i);
 }
 
+const char *stitch__source_path(const char *path)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/~@";
+    return path[strspn(path, plain)] ? "?" : path;
+}
+
 bool stitch__name_valid(const char *s)
 {
     size_t n = 0;

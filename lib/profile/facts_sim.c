@@ -84,7 +84,7 @@ static line line_of(const stitch__sim_line_counters *c)
         l.file = "program.cu"; /* the compiler puts its working folder in front */
         l.number = p->line;
     } else if (c->place && c->place->file) {
-        l.file = c->place->file;
+        l.file = stitch__source_path(c->place->file);
         l.number = c->place->line;
     }
     return l;

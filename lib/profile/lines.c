@@ -153,7 +153,7 @@ static int read_files(table *t, cursor *c)
         if (t->file_count >= MAX_FILES || ++t->file_entries > MAX_FILE_ENTRIES)
             continue;
         if (stitch__grow(l->arena.ctx, &t->files, &t->file_cap, t->file_count + 1, sizeof(*t->files)) ||
-            add_file(l, slash ? slash + 1 : name, &t->files[t->file_count]))
+            add_file(l, stitch__source_path(slash ? slash + 1 : name), &t->files[t->file_count]))
             return STITCH_E_NOMEM;
         if (!l->source || strcmp(l->files[t->files[t->file_count]], compiled_file) == 0)
             l->source = t->files[t->file_count];

@@ -311,10 +311,10 @@ static void put_place(stitch__buf *out, const stitch__sim_place *p)
         return;
     }
     const char *slash = strrchr(p->file, '/');
-    stitch__buf_printf(out, "%s:%" PRIu32, slash ? slash + 1 : p->file, p->line);
+    stitch__buf_printf(out, "%s:%" PRIu32, stitch__source_path(slash ? slash + 1 : p->file), p->line);
     for (const stitch__sim_place *q = p->inlined_at; q && q->file; q = q->inlined_at) {
         slash = strrchr(q->file, '/');
-        stitch__buf_printf(out, ", inlined at %s:%" PRIu32, slash ? slash + 1 : q->file, q->line);
+        stitch__buf_printf(out, ", inlined at %s:%" PRIu32, stitch__source_path(slash ? slash + 1 : q->file), q->line);
     }
 }
 

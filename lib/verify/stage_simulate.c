@@ -69,7 +69,7 @@ static const char *kernel_name(const stitch__verify *v, const char *symbol)
 static const char *file_name(const char *path)
 {
     const char *base = strrchr(path, '/');
-    return base && strcmp(base + 1, "program.cu") == 0 ? base + 1 : path;
+    return base && strcmp(base + 1, "program.cu") == 0 ? base + 1 : stitch__source_path(path);
 }
 
 static void put_place(stitch__buf *b, const stitch__sim_place *p)

@@ -437,6 +437,8 @@ TEST(untrusted_text)
     stitch__buf_puts_clean(&b, "\xc2\x9b\x31m\xc2\xa0\0", 7, 100);
     CHECK_STR(b.data, "?1m\xc2\xa0?");
     stitch__buf_free(&b);
+    CHECK_STR(stitch__source_path("/usr/include/c++/a-b_1.hpp"), "/usr/include/c++/a-b_1.hpp");
+    CHECK_STR(stitch__source_path("PASSED: all is well"), "?");
     CHECK(stitch__utf8_valid("\xf0\x9f\x98\x80", 4));
     CHECK(!stitch__utf8_valid("\xf0\x9f\x98", 3));
     CHECK(!stitch__utf8_valid("\xf4\x90\x80\x80", 4));
