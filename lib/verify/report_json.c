@@ -401,6 +401,7 @@ static json_t *time_json(writer *w, const stitch_report *r)
     stitch__json_put(&w->failed, time, "method", text(method(r)));
     stitch__json_put(&w->failed, time, "blocks", blocks_json(w, r));
     stitch__json_put(&w->failed, time, "speedup", speedup_json(w, r));
+    stitch__json_put(&w->failed, time, "clock_excess_us", r->clock_known ? number(r->clock_excess_us) : json_null());
     stitch__json_put(&w->failed, time, "control", control_json(w, r));
     if (r->no_control)
         stitch__json_put(&w->failed, time, "control_note", text(r->no_control));

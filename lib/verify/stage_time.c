@@ -276,6 +276,8 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
     if (!rc && !code)
         rc = measure(&t, &code, &why, err);
     if (!rc && !code)
+        rc = stitch__clock_judge(&t, &code, &why);
+    if (!rc && !code)
         rc = stitch__exploit_after_timing(v, &code, &why, err);
     if (!rc && !code)
         rc = check_weights(v, &code, &why, err);

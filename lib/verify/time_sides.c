@@ -312,7 +312,9 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
     } else if (b->count == 1) {
         rc = c->ops->timed_run(c->self, &v->scope, first, us, code, why, err);
     } else {
+        int64_t start = stitch__now_ns();
         rc = c->ops->run_block(c->self, &v->scope, &block, us, s->hashes, code, why, err);
+        stitch__clock_add(s, stitch__now_ns() - start, b->count);
     }
     for (size_t k = 0; !rc && !*code && k < b->count; k++)
         rc = stitch__timing_add(v->report, s->timing, us[k] - s->timing->taken_off_us, err);

@@ -18,9 +18,11 @@ typedef struct stitch__side {
     stitch__candidate program; /* the candidate, or a baseline in a worker */
     stitch__worker *worker;    /* of that baseline */
     bool candidate;
-    bool broken;      /* a baseline that failed: not measured further */
-    uint32_t kept;    /* outputs of so many runs in a row have room; 0: of one, where the program wrote them */
-    uint64_t *hashes; /* of those, a row of tensors for each run */
+    bool broken;         /* a baseline that failed: not measured further */
+    uint32_t kept;       /* outputs of so many runs in a row have room; 0: of one, where the program wrote them */
+    uint64_t *hashes;    /* of those, a row of tensors for each run */
+    double clock_us[64]; /* a run of a block, with all that comes with it, by the verifier's clock */
+    size_t clocked;
 } stitch__side;
 
 typedef struct stitch__timer {
@@ -65,6 +67,13 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
 int stitch__side_ended(stitch__verify *v, stitch__side *s, int rc, int code, stitch_error **why, stitch_error **err);
 /* Of the inputs of an iteration. */
 uint64_t stitch__timer_seed(const stitch__timer *t, size_t iteration);
+
+/* ---- time_clock.c ---- */
+
+/* A block of `runs` has taken so long. */
+void stitch__clock_add(stitch__side *s, int64_t ns, size_t runs);
+/* Whether the candidate's times can be true. *code, *why: they cannot. */
+int stitch__clock_judge(stitch__timer *t, int *code, stitch_error **why);
 
 /* ---- control.c ---- */
 

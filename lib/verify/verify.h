@@ -224,6 +224,8 @@ struct stitch_report {
     uint64_t flush_bytes;
     bool l2_reset; /* of the verifier's own context */
     stitch__timed_blocks blocks;
+    double clock_excess_us;           /* a run of the candidate by the verifier's clock, more than events say */
+    bool clock_known;                 /* that has been compared */
     stitch__control control;          /* runs 0: there was none, */
     const char *no_control;           /* because; with runs: it was not used, because. NULL: it was */
     double speedup_low, speedup_high; /* against the main baseline: 95 % interval */

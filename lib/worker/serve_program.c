@@ -275,6 +275,8 @@ static int do_run_block(stitch__server *s, stitch__exchange *x, const stitch__sc
     stitch_free(into);
     if (!rc && !x->code && s->hooks && s->hooks->hashes)
         s->hooks->hashes(x->hashes, rows);
+    if (!rc && !x->code && s->hooks && s->hooks->times)
+        s->hooks->times(x->reply.times, b->count);
     x->reply.time_count = b->count;
     x->reply.hash_count = rows;
     return rc;

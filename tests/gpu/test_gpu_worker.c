@@ -331,6 +331,40 @@ TEST(a_kept_output_that_changed)
     CHECK_INT(unsetenv("STITCH_WORKER"), 0);
 }
 
+/* A program that takes some 60 us, beside a baseline of a few: by the verifier's clock, too, whatever events say. */
+TEST(times_that_are_too_short)
+{
+    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
+    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+    need_worker();
+    if (device.simulated)
+        SKIP("needs times");
+    o.where = STITCH_VERIFY_WORKER;
+    o.profile = STITCH_PROFILE_NEVER;
+    stitch_context *before = ctx;
+    for (int lie = 1; lie >= 0; lie--) {
+        stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+        CHECK_INT(setenv("STITCH_WORKER", test_worker(), 1), 0);
+        CHECK_INT(lie ? setenv("CUDA_STITCH_TEST_WORKER", "shorter-times", 1) : unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
+        CHECK_OK(stitch_context_new(&ctx, &options, &err));
+        stitch_task *t = vector_task();
+        stitch_report *r = verify(
+            t, VECTOR_KERNEL("float", "for (int k = 0; k < 60; k++) __nanosleep(1000); y[i] = a[i] * x[i] + b[i];"),
+            VECTOR_PLAN, &o);
+        CHECK_INT(stitch_report_summary_get(r, &s), 0);
+        CHECK_INT(s.failed_stage, lie ? STITCH_STAGE_TIME : STITCH_STAGE_NONE);
+        printf("# %.1f us by events; the clock has %.1f us more\n", s.median_us,
+               json_number_value(report_at(r, "time.clock_excess_us")));
+        if (lie)
+            CHECK_HAS(stitch_report_text(r), "the program changes the times of events");
+        stitch_report_free(r);
+        stitch_task_free(t);
+        stitch_context_free(ctx);
+    }
+    ctx = before;
+    CHECK_INT(unsetenv("STITCH_WORKER"), 0);
+}
+
 /* What the program does in the second run of the second trial, which is made in a block. */
 TEST(a_later_run_of_a_block)
 {
@@ -956,7 +990,7 @@ TEST(nothing_is_left)
 }
 
 TEST_MAIN(RUN(the_same_bits_as_in_this_process), RUN(data_of_tensors), RUN(runs_in_a_block),
-          RUN(a_later_run_of_a_block), RUN(a_kept_output_that_changed), RUN(large_outputs), RUN(faults_in_a_row),
-          RUN(an_endless_kernel), RUN(killed_at_any_point), RUN(confined), RUN(no_probes_outside_of_tests),
-          RUN(no_secrets), RUN(orphans_end), RUN(one_timing_at_a_time), RUN(reports_how_outputs_came),
-          RUN(a_compiler_has_no_device), RUN(waits_for_a_timing), RUN(nothing_is_left))
+          RUN(a_later_run_of_a_block), RUN(a_kept_output_that_changed), RUN(times_that_are_too_short),
+          RUN(large_outputs), RUN(faults_in_a_row), RUN(an_endless_kernel), RUN(killed_at_any_point), RUN(confined),
+          RUN(no_probes_outside_of_tests), RUN(no_secrets), RUN(orphans_end), RUN(one_timing_at_a_time),
+          RUN(reports_how_outputs_came), RUN(a_compiler_has_no_device), RUN(waits_for_a_timing), RUN(nothing_is_left))
