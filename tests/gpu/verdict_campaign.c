@@ -149,13 +149,6 @@ static double quantile(double *values, int count, double q)
     return count ? values[rank > 1 ? rank - 1 : 0] : 0;
 }
 
-static double mean(const double *values, int count)
-{
-    double sum = 0;
-    for (int i = 0; i < count; i++)
-        sum += values[i];
-    return count ? sum / count : 0;
-}
 
 /* ---- verdicts ---------------------------------------------------------------------------------------------------- */
 
