@@ -12,11 +12,11 @@
  *   object stays, for CUPTI has memory of it.
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "profile/counters.h"
 #include "profile/exclusive.h"
 #include "profile/metric_plan.h"
+#include "profile/readout.h"
 
 enum { MOST_KERNELS = 1 << 16, NESTING = 1, MOST_PASSES = 100 };
 
@@ -370,70 +370,6 @@ int stitch__counters_start(stitch__counters *c, stitch_error **err)
 
 /* ---- stopping ---- */
 
-typedef struct range {
-    uint64_t number;
-    size_t index;
-} range;
-
-static int by_number(const void *a, const void *b)
-{
-    const range *p = a, *q = b;
-    if (p->number != q->number)
-        return p->number < q->number ? -1 : 1;
-    return (p->index > q->index) - (p->index < q->index);
-}
-
-/* Ranges are named by the numbers of their launches; where one is not, CUPTI's order stands. */
-static int number_of(const stitch__counters *c, size_t index, uint64_t *number, stitch_error **err)
-{
-    stitch__cupti_range_info i = {STITCH__CUPTI_RANGE_INFO_SIZE, NULL, c->data, c->data_size, index, "/"};
-    int rc = CALL(c, RangeProfilerCounterDataGetRangeInfo, &i, err);
-    const char *name = rc || !i.name ? "" : i.name, *slash = strrchr(name, '/');
-    char *end = NULL;
-    name = slash ? slash + 1 : name;
-    *number = strtoull(name, &end, 10);
-    if (end == name || *end)
-        *number = index;
-    return rc;
-}
-
-static int order_ranges(const stitch__counters *c, range *ranges, size_t count, stitch_error **err)
-{
-    for (size_t i = 0; i < count; i++) {
-        int rc = number_of(c, i, &ranges[i].number, err);
-        if (rc)
-            return rc;
-        ranges[i].index = i;
-    }
-    qsort(ranges, count, sizeof(*ranges), by_number);
-    return STITCH_OK;
-}
-
-static int read_ranges(stitch__counters *c, stitch_error **err)
-{
-    const size_t row = STITCH__METRICS + c->plan.extra_count;
-    stitch__cupti_data_info info = {STITCH__CUPTI_DATA_INFO_SIZE, NULL, c->data, c->data_size};
-    int rc = CALL(c, RangeProfilerGetCounterDataInfo, &info, err);
-    if (rc || info.ranges == 0)
-        return rc;
-    size_t count = info.ranges < c->max_kernels ? info.ranges : c->max_kernels;
-    c->dropped += info.ranges - count;
-    range *ranges = stitch__calloc(c->ctx, count, sizeof(*ranges));
-    c->values = stitch__calloc(c->ctx, count * row, sizeof(*c->values));
-    rc = ranges && c->values ? order_ranges(c, ranges, count, err) : stitch__err_nomem(c->ctx, err);
-    for (size_t i = 0; i < count && rc == STITCH_OK; i++) {
-        double *at = c->values + i * row;
-        for (size_t k = 0; k < row; k++)
-            at[k] = NAN;
-        if (!c->wanted || c->wanted[i])
-            rc = stitch__metric_plan_evaluate(&c->plan, c->data, c->data_size, ranges[i].index, at,
-                                              at + STITCH__METRICS, err);
-        c->count += rc == STITCH_OK;
-    }
-    stitch_free(ranges);
-    return rc;
-}
-
 /* Ends what was started last. */
 static int end_pass(stitch__counters *c, stitch_error **err)
 {
@@ -483,7 +419,7 @@ int stitch__counters_again(stitch__counters *c, bool *more, stitch_error **err)
     return rc;
 }
 
-static int collect(stitch__counters *c, stitch_error **err)
+static int collect(stitch__counters *c, stitch__readout *r, stitch_error **err)
 {
     stitch__cupti_range_decode d = {STITCH__CUPTI_RANGE_DECODE_SIZE, NULL, c->profiler, 0};
     int rc = c->started ? end_pass(c, err) : STITCH_OK;
@@ -492,29 +428,47 @@ static int collect(stitch__counters *c, stitch_error **err)
     if (rc)
         return rc;
     c->dropped = d.dropped;
-    rc = read_ranges(c, err);
-    if (rc == STITCH_OK && c->count && !c->complete)
+    return stitch__readout_open(r, &c->plan, c->data, c->data_size, c->max_kernels, c->wanted, err);
+}
+
+/* Reads the values while everything is switched off, which takes as long. */
+static int end(stitch__counters *c, stitch__readout *r, stitch_error **err)
+{
+    stitch__readout_begin(r);
+    c->data = NULL;
+    int gone = release(c, true, err), rc = stitch__readout_end(r, err);
+    if (rc || gone) {
+        stitch_free(r->values);
+        return rc ? rc : gone;
+    }
+    c->values = r->values;
+    c->count = r->count;
+    c->dropped += r->dropped;
+    if (c->count && !c->complete)
         stitch__log(c->ctx, STITCH_LOG_WARN, "hardware counters: not every pass was made; some values are missing");
-    return rc;
+    return STITCH_OK;
 }
 
 int stitch__counters_stop(stitch__counters *c, stitch_error **err)
 {
+    stitch__readout r = {0};
     if (!c->running)
         return stitch__err(c->ctx, err, STITCH_E_STATE, "the counters do not run");
     int rc = stitch__device_enter(c->dev, err);
     bool entered = rc == STITCH_OK;
     if (entered)
-        rc = collect(c, err);
-    int gone = release(c, rc == STITCH_OK, rc ? NULL : err);
+        rc = collect(c, &r, err);
+    if (rc == STITCH_OK) {
+        rc = end(c, &r, err);
+    } else {
+        release(c, false, NULL);
+        stitch__readout_end(&r, NULL);
+    }
     if (entered)
         stitch__device_leave(c->dev);
-    rc = rc ? rc : gone;
     c->failed = c->failed || rc;
-    if (rc) { /* all or nothing */
-        stitch__zero_free(c->values);
+    if (rc) /* all or nothing */
         c->count = c->dropped = 0;
-    }
     return rc;
 }
 

@@ -35,9 +35,10 @@ typedef struct stitch__counters_options {
 int stitch__counters_open(stitch_context *ctx, stitch__device *dev, const stitch__cupti *cupti,
                           const stitch__counters_options *options, stitch__counters **out, stitch_error **err);
 /* Between these two every kernel that the device's context launches is measured. start() has open()'s errors and drops
- * the values of an earlier collection; after a failure the object may start again. stop() waits for the device, reads
- * the values, and switches everything off, whatever it returns; on failure there are no values. Where the device does
- * not come to rest within a second after a failure, CUPTI is left (stitch__exclusive_leave()) instead. */
+ * the values of an earlier collection; after a failure the object may start again. stop() waits for the device,
+ * switches everything off, whatever it returns, and meanwhile reads the values, on a thread that has ended when it
+ * returns; on failure there are no values. Where the device does not come to rest within a second after a failure,
+ * CUPTI is left (stitch__exclusive_leave()) instead. */
 int stitch__counters_start(stitch__counters *c, stitch_error **err);
 int stitch__counters_stop(stitch__counters *c, stitch_error **err);
 /* After each run of the region, before stop(). *more: it has to be run once more, with the same launches; always false

@@ -5,6 +5,7 @@
 #include "fake_profiler.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 fake_profiler fake_profiler_state;
 static fake_profiler *const f = &fake_profiler_state;
 
+enum { LATE_MS = 5000 };
 enum { INVALID = STITCH__CUPTI_INVALID_PARAMETER, NAMES = 256, DATA_HEADER = 64, CONFIG_BYTES = 4096 };
 static const char config_mark[] = "a fake config image", data_mark[] = "a fake counter data image";
 
@@ -33,6 +35,18 @@ typedef struct host {
 static bool matches(const char *name, const char *part)
 {
     return part && strstr(name, part);
+}
+
+/* Says that one function has been called, and waits for the other one. */
+static void meet(atomic_bool *here, const atomic_bool *there)
+{
+    atomic_store(here, true);
+    if (!f->meets)
+        return;
+    for (int ms = 0; ms < LATE_MS && !atomic_load(there); ms++)
+        stitch__sleep_ms(1);
+    if (!atomic_load(there))
+        atomic_fetch_add(&f->missed, 1);
 }
 
 /* ---- the device ---- */
@@ -166,6 +180,10 @@ static size_t launch_of(size_t range)
 static int evaluate(stitch__cupti_evaluate *p)
 {
     const host *h = p->host;
+    sigset_t blocked;
+    pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    f->takes_signals = !sigismember(&blocked, SIGUSR1);
+    meet(&f->evaluating, &f->disabling);
     ENTER(ProfilerHostEvaluateToGpuValues, p, values);
     if (memcmp(p->data, data_mark, sizeof(data_mark)) != 0)
         return INVALID;
@@ -196,6 +214,7 @@ static int range_enable(stitch__cupti_range_enable *p)
 
 static int range_disable(stitch__cupti_range_object *p)
 {
+    meet(&f->disabling, &f->evaluating);
     f->profilers--;
     f->started = false;
     f->data = NULL;

@@ -6,6 +6,8 @@
 #ifndef STITCH_TESTS_FAKE_PROFILER_H
 #define STITCH_TESTS_FAKE_PROFILER_H
 
+#include <stdatomic.h>
+
 #include "fake_cupti.h"
 
 enum fake_profiler_function {
@@ -35,13 +37,17 @@ typedef struct fake_profiler {
     bool incomplete;                      /* stop says that passes are missing */
     bool repeats;                         /* the caller is to repeat its work; else kernels are replayed */
     size_t passes;                        /* starts and stops until all is complete; 0: one */
+    bool meets;                           /* evaluating and disabling wait until both have been called */
     /* What there is. */
     int hosts, profilers;
     bool started;
-    bool sized; /* the profiler has been asked how much room the data need */
+    bool sized;                           /* the profiler has been asked how much room the data need */
     size_t launches, dropped, max_ranges; /* launches: of the pass that had most */
     size_t now, stops;                    /* launches of this pass; passes so far */
     uint8_t *data;
+    atomic_bool evaluating, disabling; /* have been called */
+    atomic_int missed;                 /* times that one waited for the other in vain */
+    bool takes_signals;                /* the thread that evaluated last */
 } fake_profiler;
 
 extern fake_profiler fake_profiler_state;

@@ -3,6 +3,8 @@
  * Hardware counters against a CUPTI that fails in every way it can: each error in each function, ranges in any order,
  * metrics that are refused, other users, no memory. Nothing may crash, leak, or stay switched on.
  */
+#include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 
@@ -97,6 +99,18 @@ static double value_of(int metric, size_t launch)
     double metrics[STITCH__METRICS], extra[STITCH__FACTS_EXTRA];
     stitch__counters_get(counters, launch, metrics, extra);
     return metrics[metric];
+}
+
+/* The system's, unless it is to have none left: this one is in front of it. */
+typedef int (*create_fn)(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *arg);
+static bool no_threads;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *arg)
+{
+    void *address = dlsym(RTLD_NEXT, "pthread_create");
+    create_fn create = NULL;
+    memcpy(&create, &address, sizeof(create));
+    return no_threads ? EAGAIN : create(thread, attributes, run, arg);
 }
 
 /* ---- what works ---- */
@@ -268,6 +282,45 @@ TEST(ranges_come_in_any_order)
     fp->range_name = "0/3";
     CHECK_OK(whole(&cheap, 12, &err));
     CHECK_INT(stitch__counters_count(counters), 12);
+    check_quiet();
+}
+
+/* Serial, either would wait for the other in vain. */
+TEST(values_are_read_while_the_profiler_is_switched_off)
+{
+    begin_fresh();
+    fp->meets = true;
+    CHECK_OK(whole(&cheap, 3, &err));
+    CHECK_INT(atomic_load(&fp->missed), 0);
+    CHECK(!fp->takes_signals); /* they are the host's, on threads of its own */
+    CHECK_INT(stitch__counters_count(counters), 3);
+    for (size_t i = 0; i < 3; i++)
+        CHECK_NEAR(value_of(STITCH__METRIC_TIME, i), fake_profiler_value("gpu__time_duration.sum", i), 0);
+    check_quiet();
+    int64_t live = memory.live;
+    for (int both = 0; both < 2; both++) {
+        begin_fresh();
+        fp->fail[FAKE_PROFILER_RangeProfilerDisable] = 999;
+        fp->fail[FAKE_PROFILER_ProfilerHostEvaluateToGpuValues] = both ? 999 : 0;
+        CHECK_ERR(whole(&cheap, 3, &err), STITCH_E_LIBRARY, /* where both fail, that of the values matters */
+                  both ? "cuptiProfilerHostEvaluateToGpuValues" : "cuptiRangeProfilerDisable");
+        CHECK_INT(stitch__counters_count(counters), 0);
+        check_quiet();
+        CHECK_INT(memory.live, live);
+    }
+}
+
+TEST(values_without_another_thread)
+{
+    begin_fresh();
+    no_threads = true;
+    int rc = whole(&cheap, 3, &err);
+    no_threads = false;
+    CHECK_OK(rc);
+    CHECK(fp->takes_signals); /* it was this one */
+    CHECK_INT(stitch__counters_count(counters), 3);
+    for (size_t i = 0; i < 3; i++)
+        CHECK_NEAR(value_of(STITCH__METRIC_TIME, i), fake_profiler_value("gpu__time_duration.sum", i), 0);
     check_quiet();
 }
 
@@ -937,12 +990,13 @@ TEST(a_thousand_collections_leak_nothing)
 }
 
 TEST_MAIN(RUN(values_of_launches), RUN(other_counters_in_the_full_set), RUN(other_counters_that_cannot_be_had),
-          RUN(sums_and_differences), RUN(ranges_come_in_any_order), RUN(more_kernels_than_room), RUN(starts_and_stops),
-          RUN(pauses_and_launches_that_are_not_wanted), RUN(plans_are_kept), RUN(a_kept_plan_has_one_user),
-          RUN(no_plan_is_kept_after_an_error), RUN(the_context_frees_what_is_kept), RUN(refused_metrics),
-          RUN(counters_that_a_chip_has_and_a_device_has_not), RUN(devices_that_cannot),
-          RUN(libraries_that_lack_a_function), RUN(a_library_without_its_neighbour), RUN(bad_requests),
-          RUN(every_error_in_every_function), RUN(errors_of_the_subscription), RUN(errors_say_what_to_do),
-          RUN(another_tool_holds_cupti), RUN(not_beside_a_trace), RUN(threads_race_for_counters),
-          RUN(a_kernel_that_faults), RUN(a_context_that_is_lost), RUN(no_memory),
+          RUN(sums_and_differences), RUN(ranges_come_in_any_order),
+          RUN(values_are_read_while_the_profiler_is_switched_off), RUN(values_without_another_thread),
+          RUN(more_kernels_than_room), RUN(starts_and_stops), RUN(pauses_and_launches_that_are_not_wanted),
+          RUN(plans_are_kept), RUN(a_kept_plan_has_one_user), RUN(no_plan_is_kept_after_an_error),
+          RUN(the_context_frees_what_is_kept), RUN(refused_metrics), RUN(counters_that_a_chip_has_and_a_device_has_not),
+          RUN(devices_that_cannot), RUN(libraries_that_lack_a_function), RUN(a_library_without_its_neighbour),
+          RUN(bad_requests), RUN(every_error_in_every_function), RUN(errors_of_the_subscription),
+          RUN(errors_say_what_to_do), RUN(another_tool_holds_cupti), RUN(not_beside_a_trace),
+          RUN(threads_race_for_counters), RUN(a_kernel_that_faults), RUN(a_context_that_is_lost), RUN(no_memory),
           RUN(a_thousand_collections_leak_nothing))
