@@ -5,7 +5,8 @@
  *   of another tool would be taken from it. The subscription ends with the trace: torch.profiler, which subscribes
  * once, would otherwise never get one.
  * - CONCURRENT_KERNEL, not KERNEL (serialises, no times in graphs) and never GRAPH_TRACE (has crashed).
- * - No cuptiFinalize: it races with launches and has crashed with graphs.
+ * - No cuptiFinalize, though nothing else takes back what CUPTI adds to launches once it was used: where a graph is
+ *   launched between the end of a trace and that call, its next launch faults, and the host's context is lost.
  * - A buffer request is answered even where memory has run out, from a spare one: CUPTI before 12.9 can crash without.
  */
 #include <pthread.h>
