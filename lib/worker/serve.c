@@ -312,7 +312,8 @@ static int greet(stitch__server *s)
     return rc ? rc : sent;
 }
 
-/* What a profile begins with, and mostly while nobody waits for it yet: a fifth of a second. Switches nothing on. */
+/* What a profile begins with, and mostly while nobody waits for it yet: most of a tenth of a second. Switches nothing
+ * on. */
 static void open_profiling(stitch__server *s)
 {
     const stitch__cupti *cupti;
