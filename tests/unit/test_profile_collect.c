@@ -367,8 +367,8 @@ TEST(everything)
     CHECK_NEAR(beta->time_us, 4, 1e-9);
     CHECK(facts->busy_us > 7.9 && facts->busy_us < 8.1);
     /* By the order of launches, not of the device. */
-    CHECK_NEAR(alpha->metric[STITCH__METRIC_INST], mean_of("smsp__sass_inst_executed.sum", 0, 1), 1);
-    CHECK_NEAR(beta->metric[STITCH__METRIC_INST], mean_of("smsp__sass_inst_executed.sum", 2, 2), 1);
+    CHECK_NEAR(alpha->metric[STITCH__METRIC_INST], mean_of("sm__inst_executed_realtime.sum", 0, 1), 1);
+    CHECK_NEAR(beta->metric[STITCH__METRIC_INST], mean_of("sm__inst_executed_realtime.sum", 2, 2), 1);
     CHECK_NEAR(alpha->metric[STITCH__METRIC_L1_SHARE],
                mean_of("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", 0, 1), 1);
     CHECK_INT(facts->extra_count, 2);

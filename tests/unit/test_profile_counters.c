@@ -142,7 +142,7 @@ TEST(values_of_launches)
     for (size_t i = 0; i < 5; i++) {
         stitch__counters_get(counters, i, metrics, extra);
         CHECK_NEAR(metrics[STITCH__METRIC_TIME], fake_profiler_value("gpu__time_duration.sum", i), 0);
-        CHECK_NEAR(metrics[STITCH__METRIC_INST], fake_profiler_value("smsp__sass_inst_executed.sum", i), 0);
+        CHECK_NEAR(metrics[STITCH__METRIC_INST], fake_profiler_value("sm__inst_executed_realtime.sum", i), 0);
         CHECK_NEAR(metrics[STITCH__METRIC_DRAM_BYTES], extra[2], 0);
         CHECK_NEAR(extra[0], fake_profiler_value(names[0], i), 0);
         CHECK(isnan(extra[1]));
@@ -170,14 +170,16 @@ TEST(other_counters_in_the_full_set)
     fp->without = "sass"; /* what the chip has not */
     CHECK_OK(whole(&full, 1, &err));
     CHECK_STR(stitch__counters_missing(counters), "ffma, fadd, fmul");
-    CHECK_NEAR(value_of(STITCH__METRIC_INST, 0), fake_profiler_value("smsp__inst_executed.sum", 0), 0);
+    CHECK_NEAR(value_of(STITCH__METRIC_THREAD_INST, 0), fake_profiler_value("smsp__thread_inst_executed.sum", 0), 0);
     check_quiet();
     fp->uncollectable = "realtime"; /* what this device has not */
     CHECK_OK(whole(&full, 1, &err));
     CHECK_STR(stitch__counters_missing(counters), "");
     CHECK_NEAR(value_of(STITCH__METRIC_ALU_SHARE, 0),
                fake_profiler_value("sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active", 0), 0);
-    CHECK_NEAR(value_of(STITCH__METRIC_INST, 0), fake_profiler_value("smsp__sass_inst_executed.sum", 0), 0);
+    CHECK_NEAR(value_of(STITCH__METRIC_INST, 0), fake_profiler_value("smsp__inst_executed.sum", 0), 0);
+    CHECK_NEAR(value_of(STITCH__METRIC_THREAD_INST, 0), fake_profiler_value("smsp__sass_thread_inst_executed.sum", 0),
+               0);
     check_quiet();
 }
 

@@ -149,7 +149,7 @@ TEST(alternatives)
     CHECK(uses(&p, STITCH__METRIC_TENSOR_INST, "sm__inst_executed_pipe_tensor.sum", false));
     CHECK(uses(&p, STITCH__METRIC_TENSOR_INST, "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum", true));
     CHECK(uses(&p, STITCH__METRIC_DRAM_READ, "dram__bytes_read.sum", false));
-    CHECK(uses(&p, STITCH__METRIC_INST, "smsp__sass_inst_executed.sum", false));
+    CHECK(uses(&p, STITCH__METRIC_INST, "sm__inst_executed_realtime.sum", false));
     CHECK_INT(p.metrics[STITCH__METRIC_INST].count, 1);
     CHECK_INT(p.metrics[STITCH__METRIC_FFMA].count, 1);
     CHECK_INT(p.metrics[STITCH__METRIC_FLOPS].count, 0);
