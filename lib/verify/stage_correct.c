@@ -254,6 +254,8 @@ static int failure_message(stitch__verify *v, stitch_error **why)
     } else if ((wrong = stitch__first_wrong(t->outputs, t->output_count))) {
         if (!t->declared)
             stitch__buf_printf(&b, "with %s inputs, ", t->kind);
+        else if (t > v->report->trials)
+            stitch__buf_printf(&b, "wrong in trial %td and not before: ", t - v->report->trials + 1);
         if (wrong->second_run)
             stitch__buf_puts(&b, "in a second run on the same inputs, ");
         stitch__describe_comparison(&b, v->report, wrong);

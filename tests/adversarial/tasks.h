@@ -15,6 +15,7 @@
     "\"name\":\"vector\",\"dims\":{\"N\":" n "},\"inputs\":[" TENSOR("x", "\"N\"") "],\"weights\":[" TENSOR(           \
         "a", "\"N\"") "," TENSOR("b", "\"N\"") "],\"outputs\":[" TENSOR("y", "\"N\"") "]," tolerance
 #define REDUCED_VECTOR_DOC(tolerance) "\"reduced_dims\":{\"N\":515}," VECTOR_DOC(tolerance)
+
 #define VECTOR_ARGS        "[\"x\",\"a\",\"b\",\"y\",{\"i32\":\"N\"}]"
 #define STEP(name, args)   "{\"kernel\":\"" name "\",\"grid\":[\"ceil_div(N,256)\"],\"block\":[256],\"args\":" args "}"
 #define ONE(name, args)    "{\"kernel\":\"" name "\",\"grid\":[1],\"block\":[1],\"args\":" args "}"
@@ -27,6 +28,14 @@
     "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) {\n        "
 #define VECTOR(body) VECTOR_HEAD("k", "", "float") body "\n    }\n}\n"
 #define RIGHT        "a[i] * x[i] + b[i]"
+
+/* ---- the same with every element in [1 + i / 8, 2 + i / 8) ---- */
+
+#define UNIFORM(name) "{\"name\":\"" name "\",\"dtype\":\"f32\",\"shape\":[\"N\"],\"dist\":\"uniform\"}"
+#define EIGHTHS(name) "{\"name\":\"" name "\",\"dtype\":\"f32\",\"shape\":[\"N\"],\"dist\":{\"arange\":[1,0.125]}}"
+#define STAIRS_DOC                                                                                                     \
+    "\"name\":\"stairs\",\"dims\":{\"N\":4099},\"inputs\":[" UNIFORM("x") "],\"weights\":[" UNIFORM("a") "," EIGHTHS(  \
+        "b") "],\"outputs\":[" TENSOR("y", "\"N\"") "]," TOLERANCE("1e-4")
 
 /* ---- y = x w, rows of x times columns of w ---- */
 
