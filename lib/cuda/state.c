@@ -43,35 +43,40 @@ int stitch__cuda_state(stitch_context *ctx, stitch__cuda **out, stitch_error **e
     return rc;
 }
 
+typedef int open_fn(stitch__cuda *cuda, stitch__buf *tried, stitch_error **err);
+
+/* The state after `open` has filled the part of it whose flag is at `ready`. */
+static int opened(stitch_context *ctx, size_t ready, open_fn *open, stitch__cuda **cuda, stitch_error **err)
+{
+    int rc = stitch__cuda_state(ctx, cuda, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&(*cuda)->lock);
+    if (!*(const bool *)((const char *)*cuda + ready))
+        rc = open(*cuda, NULL, err);
+    pthread_mutex_unlock(&(*cuda)->lock);
+    return rc;
+}
+
+static int open_device(stitch__cuda *cuda, stitch__buf *tried, stitch_error **err)
+{
+    (void)tried;
+    return stitch__device_open(cuda, err);
+}
+
 int stitch__device_get(stitch_context *ctx, stitch__device **out, stitch_error **err)
 {
     stitch__cuda *cuda;
-    *out = NULL;
-    int rc = stitch__cuda_state(ctx, &cuda, err);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&cuda->lock);
-    if (!cuda->device_ready)
-        rc = stitch__device_open(cuda, err);
-    pthread_mutex_unlock(&cuda->lock);
-    if (rc == STITCH_OK)
-        *out = &cuda->device;
+    int rc = opened(ctx, offsetof(stitch__cuda, device_ready), open_device, &cuda, err);
+    *out = rc ? NULL : &cuda->device;
     return rc;
 }
 
 int stitch__nvrtc_get(stitch_context *ctx, const stitch__nvrtc **out, stitch_error **err)
 {
     stitch__cuda *cuda;
-    *out = NULL;
-    int rc = stitch__cuda_state(ctx, &cuda, err);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&cuda->lock);
-    if (!cuda->nvrtc_ready)
-        rc = stitch__nvrtc_open(cuda, NULL, err);
-    pthread_mutex_unlock(&cuda->lock);
-    if (rc == STITCH_OK)
-        *out = &cuda->nvrtc;
+    int rc = opened(ctx, offsetof(stitch__cuda, nvrtc_ready), stitch__nvrtc_open, &cuda, err);
+    *out = rc ? NULL : &cuda->nvrtc;
     return rc;
 }
 
@@ -91,31 +96,15 @@ int stitch__nvrtc_includes(stitch_context *ctx, stitch__buf *out, stitch_error *
 int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stitch_error **err)
 {
     stitch__cuda *cuda;
-    *out = NULL;
-    int rc = stitch__cuda_state(ctx, &cuda, err);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&cuda->lock);
-    if (!cuda->cublaslt_ready)
-        rc = stitch__cublaslt_open(cuda, NULL, err);
-    pthread_mutex_unlock(&cuda->lock);
-    if (rc == STITCH_OK)
-        *out = &cuda->cublaslt;
+    int rc = opened(ctx, offsetof(stitch__cuda, cublaslt_ready), stitch__cublaslt_open, &cuda, err);
+    *out = rc ? NULL : &cuda->cublaslt;
     return rc;
 }
 
 int stitch__cupti_get(stitch_context *ctx, const stitch__cupti **out, stitch_error **err)
 {
     stitch__cuda *cuda;
-    *out = NULL;
-    int rc = stitch__cuda_state(ctx, &cuda, err);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&cuda->lock);
-    if (!cuda->cupti_ready)
-        rc = stitch__cupti_open(cuda, NULL, err);
-    pthread_mutex_unlock(&cuda->lock);
-    if (rc == STITCH_OK)
-        *out = &cuda->cupti;
+    int rc = opened(ctx, offsetof(stitch__cuda, cupti_ready), stitch__cupti_open, &cuda, err);
+    *out = rc ? NULL : &cuda->cupti;
     return rc;
 }

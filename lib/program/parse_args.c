@@ -9,13 +9,6 @@
 
 enum { MAX_ARGS = 512 };
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        int try_rc = (call);                                                                                           \
-        if (try_rc != STITCH_OK)                                                                                       \
-            return try_rc;                                                                                             \
-    } while (0)
-
 static int parse_tensor_map(stitch__parser *p, const json_t *v, const stitch__jpath *at, stitch__arg *out)
 {
     static const char *const keys[] = {"buffer", "shape", "strides", "box", "swizzle", NULL};

@@ -4,13 +4,6 @@
  */
 #include "program/program.h"
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        int try_rc = (call);                                                                                           \
-        if (try_rc != STITCH_OK)                                                                                       \
-            return try_rc;                                                                                             \
-    } while (0)
-
 static const char *const keys[] = {
     "a",   "b",   "c",   "m",     "n",        "k",        "trans_a",  "trans_b",  "bias",  "epilogue", "compute", "lda",
     "ldb", "ldc", "ldd", "batch", "stride_a", "stride_b", "stride_c", "stride_d", "alpha", "beta",     "d",       NULL};

@@ -11,13 +11,6 @@ enum { MAX_AFTER = 256, MAX_NAME = 512, MAX_ATTRS = 64 << 10 };
 
 static const char *const kinds[] = {"kernel", "gemm", "copy", "fill", "repeat", "op", "conv"};
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        int try_rc = (call);                                                                                           \
-        if (try_rc != STITCH_OK)                                                                                       \
-            return try_rc;                                                                                             \
-    } while (0)
-
 static void *arena_zeroed(stitch__parser *p, size_t size, int *rc)
 {
     void *ptr = stitch__arena_alloc(&p->doc->arena, size);

@@ -313,6 +313,13 @@ bool stitch__doc_calls_host(const stitch__doc *doc);
 int stitch__limits_resolve(const stitch_context *ctx, const stitch_program_limits *given, stitch__limits *out,
                            stitch_error **err);
 
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        int try_rc = (call);                                                                                           \
+        if (try_rc != STITCH_OK)                                                                                       \
+            return try_rc;                                                                                             \
+    } while (0)
+
 /* What the parsers of steps share. */
 typedef struct stitch__parser {
     stitch_context *ctx;

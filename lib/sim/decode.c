@@ -34,6 +34,24 @@ bool ptx_refused(const ptx_parser *p)
     return p->f->info.refusal != NULL || p->failed;
 }
 
+stitch__instr *ptx_emit_fn(ptx_parser *p, stitch__exec_fn fn, stitch__sim_class cls)
+{
+    stitch__instr *in = ptx_refused(p) ? NULL : ptx_emit(p);
+    if (!in)
+        return NULL;
+    in->op = STITCH__OP_FN;
+    in->u.fn = fn;
+    in->cls = (uint8_t)cls;
+    return in;
+}
+
+void ptx_operands(stitch__instr *in, uint8_t defs, const uint32_t *o, size_t count)
+{
+    in->ndef = defs;
+    in->nops = (uint8_t)count;
+    memcpy(in->o, o, count * sizeof(*o));
+}
+
 bool ptx_mod(ptx_parser *p, const char *word)
 {
     for (uint32_t i = 0; i < p->mod_count; i++)
@@ -243,10 +261,7 @@ uint32_t ptx_src_pred(ptx_parser *p, const ptx_operand *o)
             return 0;
         in->op = STITCH__OP_PRED;
         in->sub = o->value ? STITCH__BOOL_NOT : STITCH__BOOL_MOV;
-        in->ndef = 1;
-        in->nops = 2;
-        in->o[0] = t;
-        in->o[1] = STITCH__OPD_NONE; /* the false predicate */
+        PTX_OPERANDS(in, 1, t, STITCH__OPD_NONE); /* the false predicate */
         in->cls = STITCH__SIM_CLASS_MOVE;
         return t;
     }
@@ -262,10 +277,7 @@ uint32_t ptx_src_pred(ptx_parser *p, const ptx_operand *o)
         return 0;
     in->op = STITCH__OP_PRED;
     in->sub = STITCH__BOOL_NOT;
-    in->ndef = 1;
-    in->nops = 2;
-    in->o[0] = t;
-    in->o[1] = o->reg | STITCH__OPD_REG;
+    PTX_OPERANDS(in, 1, t, o->reg | STITCH__OPD_REG);
     in->cls = STITCH__SIM_CLASS_MOVE;
     return t;
 }

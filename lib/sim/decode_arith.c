@@ -32,12 +32,7 @@ bool ptx_emit_lanes(ptx_parser *p, stitch__lanes_fn fn, uint32_t d, uint32_t a, 
         return false;
     in->op = STITCH__OP_LANES;
     in->u.lanes = fn;
-    in->ndef = 1;
-    in->nops = 4;
-    in->o[0] = d;
-    in->o[1] = a;
-    in->o[2] = b;
-    in->o[3] = c;
+    PTX_OPERANDS(in, 1, d, a, b, c);
     in->cls = (uint8_t)cls;
     in->flops = flops;
     return true;
@@ -154,13 +149,9 @@ static bool carry_arith(ptx_parser *p, int op, stitch__num type)
     for (uint32_t i = 1; i < p->operand_count; i++)
         v[i - 1] = ptx_src(p, &p->operands[i], type, bits);
     uint32_t d = ptx_dst(p, &p->operands[0], bits);
-    if (ptx_refused(p))
-        return !p->failed;
-    stitch__instr *in = ptx_emit(p);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_carry, STITCH__SIM_CLASS_INT);
     if (!in)
-        return false;
-    in->op = STITCH__OP_FN;
-    in->u.fn = stitch__exec_carry;
+        return !p->failed;
     in->sub = (uint8_t)(mad   ? hi ? STITCH__CARRY_MADHI : STITCH__CARRY_MADLO
                         : sub ? STITCH__CARRY_SUB
                               : STITCH__CARRY_ADD);
@@ -171,7 +162,6 @@ static bool carry_arith(ptx_parser *p, int op, stitch__num type)
     in->o[0] = d;
     in->o[1] = out ? p->f->cc : 0;
     memcpy(&in->o[2], v, sizeof(v));
-    in->cls = STITCH__SIM_CLASS_INT;
     uint32_t *more = ptx_more(p, in, 1);
     if (!more)
         return false;
@@ -298,11 +288,7 @@ bool ptx_emit_pred(ptx_parser *p, int what)
         return false;
     in->op = STITCH__OP_PRED;
     in->sub = (uint8_t)what;
-    in->ndef = 1;
-    in->nops = 3;
-    in->o[0] = d;
-    in->o[1] = a;
-    in->o[2] = b;
+    PTX_OPERANDS(in, 1, d, a, b);
     in->cls = STITCH__SIM_CLASS_INT;
     return true;
 }
@@ -315,21 +301,11 @@ bool ptx_dec_logic(ptx_parser *p, int op)
         uint32_t a = ptx_src(p, &p->operands[1], STITCH__U32, 32), b = ptx_src(p, &p->operands[2], STITCH__U32, 32);
         uint32_t c = ptx_src(p, &p->operands[3], STITCH__U32, 32), d = ptx_dst(p, &p->operands[0], 32);
         uint8_t lut = (uint8_t)p->operands[4].value;
-        if (ptx_refused(p))
-            return !p->failed;
-        stitch__instr *in = ptx_emit(p);
+        stitch__instr *in = ptx_emit_fn(p, stitch__exec_lop3, STITCH__SIM_CLASS_INT);
         if (!in)
-            return false;
-        in->op = STITCH__OP_FN;
-        in->u.fn = stitch__exec_lop3;
-        in->ndef = 1;
-        in->nops = 4;
-        in->o[0] = d;
-        in->o[1] = a;
-        in->o[2] = b;
-        in->o[3] = c;
+            return !p->failed;
+        PTX_OPERANDS(in, 1, d, a, b, c);
         in->sub = lut;
-        in->cls = STITCH__SIM_CLASS_INT;
         return true;
     }
     if (ptx_mod(p, "pred")) {
@@ -382,22 +358,11 @@ static bool bits_bfi(ptx_parser *p, stitch__num t)
     uint32_t a = ptx_src(p, &p->operands[1], t, bits), b = ptx_src(p, &p->operands[2], t, bits);
     uint32_t c = ptx_src(p, &p->operands[3], STITCH__U32, 32), e = ptx_src(p, &p->operands[4], STITCH__U32, 32);
     uint32_t d = ptx_dst(p, &p->operands[0], bits);
-    if (ptx_refused(p))
-        return !p->failed;
-    stitch__instr *in = ptx_emit(p);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_bfi, STITCH__SIM_CLASS_INT);
     if (!in)
-        return false;
-    in->op = STITCH__OP_FN;
-    in->u.fn = stitch__exec_bfi;
+        return !p->failed;
     in->size = (uint8_t)(bits / 8);
-    in->ndef = 1;
-    in->nops = 5;
-    in->o[0] = d;
-    in->o[1] = a;
-    in->o[2] = b;
-    in->o[3] = c;
-    in->o[4] = e;
-    in->cls = STITCH__SIM_CLASS_INT;
+    PTX_OPERANDS(in, 1, d, a, b, c, e);
     return true;
 }
 

@@ -38,17 +38,12 @@ uint32_t ptx_address64(ptx_parser *p, const ptx_operand *o, stitch__sim_space sp
     return r;
 }
 
-static stitch__instr *emit_fn(ptx_parser *p, stitch__exec_fn fn, uint8_t cls, const uint32_t o[5], uint8_t ndef)
+static stitch__instr *emit_fn(ptx_parser *p, stitch__exec_fn fn, stitch__sim_class cls, const uint32_t o[5],
+                              uint8_t ndef)
 {
-    stitch__instr *in = ptx_refused(p) ? NULL : ptx_emit(p);
-    if (!in)
-        return NULL;
-    in->op = STITCH__OP_FN;
-    in->u.fn = fn;
-    in->cls = cls;
-    in->ndef = ndef;
-    in->nops = 5;
-    memcpy(in->o, o, sizeof(in->o));
+    stitch__instr *in = ptx_emit_fn(p, fn, cls);
+    if (in)
+        ptx_operands(in, ndef, o, 5);
     return in;
 }
 

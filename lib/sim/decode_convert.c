@@ -143,13 +143,7 @@ static bool dec_setp(ptx_parser *p)
     in->u.cmp = fn;
     in->sub = logic;
     in->sub2 = t == STITCH__F16X2 || t == STITCH__BF16X2;
-    in->ndef = 2;
-    in->nops = 5;
-    in->o[0] = d;
-    in->o[1] = q;
-    in->o[2] = a;
-    in->o[3] = b;
-    in->o[4] = c;
+    PTX_OPERANDS(in, 2, d, q, a, b, c);
     in->cls = (uint8_t)ptx_class(t);
     return true;
 }
@@ -181,12 +175,7 @@ static bool dec_set(ptx_parser *p)
     in->sub = logic;
     in->sub2 = (uint8_t)dt;
     in->vec = t == STITCH__F16X2 || t == STITCH__BF16X2 ? 2 : 1;
-    in->ndef = 1;
-    in->nops = 4;
-    in->o[0] = d;
-    in->o[1] = a;
-    in->o[2] = b;
-    in->o[3] = c;
+    PTX_OPERANDS(in, 1, d, a, b, c);
     in->cls = (uint8_t)ptx_class(t);
     return true;
 }
@@ -208,12 +197,7 @@ static bool dec_selp(ptx_parser *p)
     if (!in)
         return false;
     in->op = bits == 64 ? STITCH__OP_SELP64 : STITCH__OP_SELP32;
-    in->ndef = 1;
-    in->nops = 4;
-    in->o[0] = d;
-    in->o[1] = q->negated ? b : a;
-    in->o[2] = q->negated ? a : b;
-    in->o[3] = c;
+    PTX_OPERANDS(in, 1, d, q->negated ? b : a, q->negated ? a : b, c);
     in->cls = STITCH__SIM_CLASS_MOVE;
     return true;
 }
@@ -229,20 +213,12 @@ static bool dec_testp(ptx_parser *p)
     if (test < 0 || (t != STITCH__F32 && t != STITCH__F64) || p->operand_count != 2)
         return ptx_refuse(p, "is not supported in this form");
     uint32_t a = ptx_src(p, &p->operands[1], t, ptx_num_bits(t)), d = ptx_dst(p, &p->operands[0], 1);
-    if (ptx_refused(p))
-        return !p->failed;
-    stitch__instr *in = ptx_emit(p);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_testp, ptx_class(t));
     if (!in)
-        return false;
-    in->op = STITCH__OP_FN;
-    in->u.fn = stitch__exec_testp;
+        return !p->failed;
     in->sub = (uint8_t)test;
     in->sub2 = (uint8_t)t;
-    in->ndef = 1;
-    in->nops = 2;
-    in->o[0] = d;
-    in->o[1] = a;
-    in->cls = (uint8_t)ptx_class(t);
+    PTX_OPERANDS(in, 1, d, a);
     return true;
 }
 
@@ -283,10 +259,7 @@ static bool emit_mov(ptx_parser *p, uint32_t d, uint32_t a, bool wide)
     if (!in)
         return false;
     in->op = wide ? STITCH__OP_MOV64 : STITCH__OP_MOV32;
-    in->ndef = 1;
-    in->nops = 2;
-    in->o[0] = d;
-    in->o[1] = a;
+    PTX_OPERANDS(in, 1, d, a);
     in->cls = STITCH__SIM_CLASS_MOVE;
     return true;
 }
@@ -294,22 +267,13 @@ static bool emit_mov(ptx_parser *p, uint32_t d, uint32_t a, bool wide)
 static bool emit_fn1(ptx_parser *p, stitch__exec_fn fn, uint32_t d, uint32_t a, uint32_t b, uint8_t sub, uint8_t size,
                      int64_t imm)
 {
-    if (ptx_refused(p))
-        return !p->failed;
-    stitch__instr *in = ptx_emit(p);
+    stitch__instr *in = ptx_emit_fn(p, fn, STITCH__SIM_CLASS_MOVE);
     if (!in)
-        return false;
-    in->op = STITCH__OP_FN;
-    in->u.fn = fn;
-    in->ndef = 1;
-    in->nops = 3;
-    in->o[0] = d;
-    in->o[1] = a;
-    in->o[2] = b;
+        return !p->failed;
+    PTX_OPERANDS(in, 1, d, a, b);
     in->sub = sub;
     in->size = size;
     in->imm = imm;
-    in->cls = STITCH__SIM_CLASS_MOVE;
     return true;
 }
 

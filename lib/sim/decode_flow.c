@@ -28,8 +28,7 @@ static bool dec_brx(ptx_parser *p)
         return false;
     in->op = STITCH__OP_BRX;
     in->u.fn = stitch__exec_brx;
-    in->nops = 1;
-    in->o[0] = a;
+    PTX_OPERANDS(in, 0, a);
     in->data = targets;
     in->imm = t->count;
     in->cls = STITCH__SIM_CLASS_CONTROL;
@@ -66,8 +65,7 @@ bool ptx_dec_control(ptx_parser *p, int op)
     case OP4('n', 'a', 'n', 0):
         in->op = STITCH__OP_FN;
         in->u.fn = stitch__exec_nanosleep;
-        in->nops = 1;
-        in->o[0] = sleep;
+        PTX_OPERANDS(in, 0, sleep);
         return true;
     default: /* trap, brkpt */
         in->op = STITCH__OP_FN;
@@ -144,8 +142,7 @@ bool ptx_dec_call(ptx_parser *p, int op)
         return false;
     in->op = c->builtin ? STITCH__OP_FN : STITCH__OP_CALL;
     in->u.fn = stitch__exec_call;
-    in->nops = 1;
-    in->o[0] = pointer;
+    PTX_OPERANDS(in, 0, pointer);
     in->data = c;
     in->cls = STITCH__SIM_CLASS_CONTROL;
     return true;

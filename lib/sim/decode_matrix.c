@@ -150,6 +150,15 @@ static bool counts_fit(const stitch__matrix *m)
     return a / 32 / wide_a == m->na && b / 32 / wide_b == m->nb && cn == m->nc && dn == m->nd;
 }
 
+static bool mma_supported(const stitch__mma *mma)
+{
+    static const uint64_t zero[16 * 256];
+    uint64_t d[64 * 8] = {0};
+    if (mma->m > 16 || mma->n > 8 || mma->k > STITCH__MMA_MAX_K)
+        return false;
+    return stitch__mma_run(mma, d, zero, zero, zero);
+}
+
 static bool dec_mma(ptx_parser *p)
 {
     stitch__matrix m = {0};
@@ -180,22 +189,13 @@ static bool dec_mma(ptx_parser *p)
         return ptx_refuse(p, "is not supported in this form");
     stitch__mma try = {
         .m = m.m, .n = m.n, .k = m.k, .a = m.a, .b = m.b, .c = m.c, .d = m.d, .exact = true, .satfinite = m.satfinite};
-    if (!counts_fit(&m) || !stitch__mma_supported(&try))
+    if (!counts_fit(&m) || !mma_supported(&try))
         return ptx_refuse(p, "is not supported with these types");
     stitch__instr *in = emit(p, stitch__exec_mma, &m, list, n, m.nd);
     if (!in)
         return false;
     in->flops = 2u * m.m * m.n * m.k / 32;
     return true;
-}
-
-bool stitch__mma_supported(const stitch__mma *mma)
-{
-    static const uint64_t zero[16 * 256];
-    uint64_t d[64 * 8] = {0};
-    if (mma->m > 16 || mma->n > 8 || mma->k > STITCH__MMA_MAX_K)
-        return false;
-    return stitch__mma_run(mma, d, zero, zero, zero);
 }
 
 /* ---- wmma -------------------------------------------------------------------------------------------------------- */
@@ -353,7 +353,7 @@ static bool dec_wgmma(ptx_parser *p)
         return ptx_refuse(p, "is not supported in this form");
     stitch__mma try = {
         .m = 16, .n = 8, .k = m.k, .a = m.a, .b = m.b, .c = m.d, .d = m.d, .exact = true, .satfinite = m.satfinite};
-    if (ptx_refused(p) || !stitch__mma_supported(&try))
+    if (ptx_refused(p) || !mma_supported(&try))
         return ptx_refuse(p, "is not supported with these types");
     stitch__instr *in = emit(p, stitch__exec_wgmma, &m, list, n, m.nd);
     if (!in)

@@ -150,15 +150,10 @@ bool ptx_dec_atom(ptx_parser *p, int red)
     uint32_t d = red ? 0 : ptx_dst(p, &p->operands[0], bits);
     if (!red && p->operands[0].kind == PTX_O_SINK)
         d = 0;
-    if (ptx_refused(p))
-        return !p->failed;
-    stitch__instr *in = ptx_emit(p);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_atom, STITCH__SIM_CLASS_ATOMIC);
     if (!in)
-        return false;
-    in->op = STITCH__OP_FN;
-    in->u.fn = stitch__exec_atom;
+        return !p->failed;
     in->space = (uint8_t)space;
-    in->cls = STITCH__SIM_CLASS_ATOMIC;
     in->size = (uint8_t)(bits / 8);
     in->vec = (uint8_t)vec;
     in->sub = (uint8_t)op;
@@ -199,10 +194,7 @@ bool ptx_dec_hint(ptx_parser *p, int kind)
         if (!in)
             return false;
         in->op = STITCH__OP_MOV64;
-        in->ndef = 1;
-        in->nops = 2;
-        in->o[0] = d;
-        in->o[1] = zero;
+        PTX_OPERANDS(in, 1, d, zero);
         in->cls = STITCH__SIM_CLASS_MOVE;
         return true;
     }

@@ -7,17 +7,6 @@
 
 #define OP4(a, b, c, d) ((a) | (b) << 8 | (c) << 16 | (d) << 24)
 
-static stitch__instr *emit_fn(ptx_parser *p, stitch__exec_fn fn, stitch__sim_class cls)
-{
-    stitch__instr *in = ptx_emit(p);
-    if (!in)
-        return NULL;
-    in->op = STITCH__OP_FN;
-    in->u.fn = fn;
-    in->cls = (uint8_t)cls;
-    return in;
-}
-
 static const ptx_operand *pair_of(ptx_parser *p, const ptx_operand *o)
 {
     return o && o->pair >= 0 ? &p->sub[o->pair] : NULL;
@@ -40,18 +29,12 @@ static bool dec_shfl(ptx_parser *p)
     uint32_t d = ptx_dst(p, &p->operands[0], 32), pred = q ? ptx_dst(p, q, 1) : 0;
     if (ptx_refused(p))
         return !p->failed;
-    stitch__instr *in = emit_fn(p, stitch__exec_shfl, STITCH__SIM_CLASS_WARP);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_shfl, STITCH__SIM_CLASS_WARP);
     uint32_t *more = in ? ptx_more(p, in, 1) : NULL;
     if (!more)
         return false;
     in->sub = (uint8_t)mode;
-    in->ndef = 2;
-    in->nops = 5;
-    in->o[0] = d;
-    in->o[1] = pred;
-    in->o[2] = a;
-    in->o[3] = b;
-    in->o[4] = c;
+    PTX_OPERANDS(in, 2, d, pred, a, b, c);
     more[0] = m;
     return true;
 }
@@ -70,17 +53,11 @@ static bool dec_vote(ptx_parser *p)
         return ptx_refuse(p, "is not supported in this form");
     uint32_t a = ptx_src_pred(p, &p->operands[1]), m = ptx_src(p, &p->operands[2], STITCH__U32, 32);
     uint32_t d = ptx_dst(p, &p->operands[0], mode == STITCH__VOTE_BALLOT ? 32 : 1);
-    if (ptx_refused(p))
-        return !p->failed;
-    stitch__instr *in = emit_fn(p, stitch__exec_vote, STITCH__SIM_CLASS_WARP);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_vote, STITCH__SIM_CLASS_WARP);
     if (!in)
-        return false;
+        return !p->failed;
     in->sub = (uint8_t)mode;
-    in->ndef = 1;
-    in->nops = 3;
-    in->o[0] = d;
-    in->o[1] = a;
-    in->o[2] = m;
+    PTX_OPERANDS(in, 1, d, a, m);
     return true;
 }
 
@@ -96,19 +73,12 @@ static bool dec_match(ptx_parser *p)
     const ptx_operand *q = pair_of(p, &p->operands[0]);
     uint32_t a = ptx_src(p, &p->operands[1], t, bits), m = ptx_src(p, &p->operands[2], STITCH__U32, 32);
     uint32_t d = ptx_dst(p, &p->operands[0], 32), pred = q ? ptx_dst(p, q, 1) : 0;
-    if (ptx_refused(p))
-        return !p->failed;
-    stitch__instr *in = emit_fn(p, stitch__exec_match, STITCH__SIM_CLASS_WARP);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_match, STITCH__SIM_CLASS_WARP);
     if (!in)
-        return false;
+        return !p->failed;
     in->sub = all ? STITCH__MATCH_ALL : STITCH__MATCH_ANY;
     in->size = (uint8_t)(bits / 8);
-    in->ndef = 2;
-    in->nops = 4;
-    in->o[0] = d;
-    in->o[1] = pred;
-    in->o[2] = a;
-    in->o[3] = m;
+    PTX_OPERANDS(in, 2, d, pred, a, m);
     return true;
 }
 
@@ -127,19 +97,13 @@ static bool dec_redux(ptx_parser *p)
         return ptx_refuse(p, "is not supported in this form");
     uint32_t a = ptx_src(p, &p->operands[1], t, 32), m = ptx_src(p, &p->operands[2], STITCH__U32, 32);
     uint32_t d = ptx_dst(p, &p->operands[0], 32);
-    if (ptx_refused(p))
-        return !p->failed;
-    stitch__instr *in = emit_fn(p, stitch__exec_redux, STITCH__SIM_CLASS_WARP);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_redux, STITCH__SIM_CLASS_WARP);
     if (!in)
-        return false;
+        return !p->failed;
     in->sub = (uint8_t)op;
     in->sub2 = (uint8_t)t;
     in->imm = abs | nan << 1;
-    in->ndef = 1;
-    in->nops = 3;
-    in->o[0] = d;
-    in->o[1] = a;
-    in->o[2] = m;
+    PTX_OPERANDS(in, 1, d, a, m);
     return true;
 }
 
@@ -157,28 +121,19 @@ bool ptx_dec_warp(ptx_parser *p, int op)
         const ptx_operand *q = pair_of(p, &p->operands[0]);
         uint32_t d = ptx_dst(p, &p->operands[0], 32), pred = q ? ptx_dst(p, q, 1) : 0;
         uint32_t m = ptx_src(p, &p->operands[1], STITCH__U32, 32);
-        if (ptx_refused(p))
-            return !p->failed;
-        stitch__instr *in = emit_fn(p, stitch__exec_elect, STITCH__SIM_CLASS_WARP);
+        stitch__instr *in = ptx_emit_fn(p, stitch__exec_elect, STITCH__SIM_CLASS_WARP);
         if (!in)
-            return false;
-        in->ndef = 2;
-        in->nops = 3;
-        in->o[0] = d;
-        in->o[1] = pred;
-        in->o[2] = m;
+            return !p->failed;
+        PTX_OPERANDS(in, 2, d, pred, m);
         return true;
     }
     default: {
         ptx_mod(p, "b32");
         uint32_t d = ptx_dst(p, ptx_arg(p, 0), 32);
-        if (ptx_refused(p))
-            return !p->failed;
-        stitch__instr *in = emit_fn(p, stitch__exec_activemask, STITCH__SIM_CLASS_WARP);
+        stitch__instr *in = ptx_emit_fn(p, stitch__exec_activemask, STITCH__SIM_CLASS_WARP);
         if (!in)
-            return false;
-        in->ndef = in->nops = 1;
-        in->o[0] = d;
+            return !p->failed;
+        PTX_OPERANDS(in, 1, d);
         return true;
     }
     }
@@ -197,9 +152,9 @@ static bool dec_fence(ptx_parser *p)
     ptx_mod(p, "release");
     ptx_mod_prefix(p, "sync_restrict", NULL);
     ptx_mod(p, "mbarrier_init");
-    stitch__instr *in = emit_fn(p, stitch__exec_fence, STITCH__SIM_CLASS_BARRIER);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_fence, STITCH__SIM_CLASS_BARRIER);
     if (!in)
-        return false;
+        return !p->failed;
     in->sub = wide && !proxy;
     in->sub2 = proxy;
     if (wide && !proxy)
@@ -217,7 +172,7 @@ static bool dec_cluster(ptx_parser *p)
     if (!arrive && !wait)
         return ptx_refuse(p, "is not supported in this form");
     stitch__instr *in =
-        emit_fn(p, arrive ? stitch__exec_cluster_arrive : stitch__exec_cluster_wait, STITCH__SIM_CLASS_BARRIER);
+        ptx_emit_fn(p, arrive ? stitch__exec_cluster_arrive : stitch__exec_cluster_wait, STITCH__SIM_CLASS_BARRIER);
     if (!in)
         return false;
     in->sub2 = aligned;
@@ -231,13 +186,10 @@ bool ptx_dec_barrier(ptx_parser *p, int op)
     if (ptx_mod(p, "warp")) {
         ptx_mod(p, "sync");
         uint32_t m = ptx_src(p, ptx_arg(p, 0), STITCH__U32, 32);
-        if (ptx_refused(p))
-            return !p->failed;
-        stitch__instr *in = emit_fn(p, stitch__exec_barwarp, STITCH__SIM_CLASS_BARRIER);
+        stitch__instr *in = ptx_emit_fn(p, stitch__exec_barwarp, STITCH__SIM_CLASS_BARRIER);
         if (!in)
-            return false;
-        in->nops = 1;
-        in->o[0] = m;
+            return !p->failed;
+        PTX_OPERANDS(in, 0, m);
         return true;
     }
     if (ptx_mod(p, "cluster"))
@@ -265,18 +217,11 @@ bool ptx_dec_barrier(ptx_parser *p, int op)
     id = ptx_src(p, &p->operands[at], STITCH__U32, 32);
     if (end == at + 2)
         count = ptx_src(p, &p->operands[at + 1], STITCH__U32, 32);
-    if (ptx_refused(p))
-        return !p->failed;
-    stitch__instr *in = emit_fn(p, stitch__exec_bar, STITCH__SIM_CLASS_BARRIER);
+    stitch__instr *in = ptx_emit_fn(p, stitch__exec_bar, STITCH__SIM_CLASS_BARRIER);
     if (!in)
-        return false;
+        return !p->failed;
     in->sub = (uint8_t)kind;
     in->sub2 = aligned;
-    in->ndef = 1;
-    in->nops = 4;
-    in->o[0] = d;
-    in->o[1] = id;
-    in->o[2] = count;
-    in->o[3] = pred;
+    PTX_OPERANDS(in, 1, d, id, count, pred);
     return true;
 }

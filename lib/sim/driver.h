@@ -191,10 +191,14 @@ CUresult stitch__drv_enter_failed(stitch__drv_context **out);
 /* Locks a context that the caller has counted. */
 CUresult stitch__drv_lock(stitch__drv_context *ctx);
 void stitch__drv_leave(stitch__drv_context *ctx); /* unlocks, drops the reference */
+/* The object of a handle with a reference for the caller and its context locked; NULL with the error: not initialised,
+ * no such object, destroyed, failed. */
+void *stitch__drv_object_enter(uint64_t handle, stitch__drv_kind kind, CUresult *result);
+#define DRV_ENTER(kind, handle, result)                                                                                \
+    stitch__drv_object_enter((uint64_t)(uintptr_t)(handle), STITCH__DRV_##kind, result)
+void stitch__drv_object_leave(void *object); /* unlocks, drops the reference */
 /* CUDA_SUCCESS, or that cuInit was not called, or that a host function of a stream calls back. */
 CUresult stitch__drv_ready(void);
-CUresult stitch__drv_context_make(stitch__drv_context **out, int device, unsigned flags, bool primary);
-void stitch__drv_context_end(stitch__drv_context *ctx); /* destroys: takes the lock itself, retires */
 
 /* ---- the process-wide state (driver_state.c) --------------------------------------------------------------------- */
 
@@ -326,8 +330,6 @@ void stitch__drv_report(stitch__drv_context *ctx, stitch__drv_function *f, const
 void stitch__drv_report_launch(stitch__drv_context *ctx, const stitch__drv_kernel_op *op,
                                const stitch__sim_result *result, CUresult error, const char *message);
 void stitch__drv_reports_free(stitch__sim_reports *reports);
-/* What a context answers after a fault; CUDA_SUCCESS for findings that hardware does not notice. */
-CUresult stitch__drv_fault_result(stitch__sim_fault fault);
 
 /* ---- graphs (driver_graph.c, driver_graph_exec.c) ---------------------------------------------------------------- */
 
@@ -351,7 +353,6 @@ stitch__drv_graph *stitch__drv_graph_new(void);
 /* Adds a node, and takes over what `op` owns on success. Graph lock held. */
 CUresult stitch__drv_graph_add(stitch__drv_graph *graph, stitch__drv_op *op, stitch__drv_node *const *deps,
                                size_t count, stitch__drv_node **out);
-CUgraphNodeType stitch__drv_op_type(const stitch__drv_op *op);
 /* An operation from the parameters of a node; `ctx` is the one that it is checked against. */
 CUresult stitch__drv_op_kernel(stitch__drv_op *op, const CUDA_KERNEL_NODE_PARAMS_v2 *params);
 CUresult stitch__drv_op_check_in(CUcontext ctx, const stitch__drv_op *op);

@@ -37,7 +37,7 @@ static void default_state(stitch__drv_context *ctx)
     ctx->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
 }
 
-CUresult stitch__drv_context_make(stitch__drv_context **out, int device, unsigned flags, bool primary)
+static CUresult context_make(stitch__drv_context **out, int device, unsigned flags, bool primary)
 {
     *out = NULL;
     stitch__drv_context *ctx = stitch__drv_new(sizeof(*ctx), STITCH__DRV_CONTEXT, NULL, destroy_context);
@@ -61,7 +61,8 @@ CUresult stitch__drv_context_make(stitch__drv_context **out, int device, unsigne
     return CUDA_SUCCESS;
 }
 
-void stitch__drv_context_end(stitch__drv_context *ctx)
+/* Destroys: takes the lock itself, retires. */
+static void context_end(stitch__drv_context *ctx)
 {
     stitch__drv_ref(ctx);
     pthread_mutex_lock(&ctx->lock);
@@ -141,6 +142,29 @@ CUresult stitch__drv_enter(stitch__drv_context **out)
     return r;
 }
 
+void *stitch__drv_object_enter(uint64_t handle, stitch__drv_kind kind, CUresult *result)
+{
+    CUresult r = stitch__drv_ready();
+    stitch__drv_object *o = r ? NULL : stitch__drv_find(handle, kind);
+    if (!r)
+        r = o ? stitch__drv_lock(o->ctx) : CUDA_ERROR_INVALID_HANDLE;
+    if (!r && o->ctx->sticky) {
+        r = o->ctx->sticky;
+        pthread_mutex_unlock(&o->ctx->lock);
+    }
+    if (r)
+        stitch__drv_unref(o);
+    *result = r;
+    return r ? NULL : o;
+}
+
+void stitch__drv_object_leave(void *object)
+{
+    stitch__drv_object *o = object;
+    pthread_mutex_unlock(&o->ctx->lock);
+    stitch__drv_unref(o);
+}
+
 /* ---- primary contexts -------------------------------------------------------------------------------------------- */
 
 CUresult CUDAAPI SIM(cuDevicePrimaryCtxRetain)(CUcontext *pctx, CUdevice dev)
@@ -169,12 +193,12 @@ CUresult CUDAAPI SIM(cuDevicePrimaryCtxRetain)(CUcontext *pctx, CUdevice dev)
         }
         unsigned wanted = *flags;
         stitch__drv_state_unlock();
-        r = stitch__drv_context_make(&fresh, dev, wanted, true);
+        r = context_make(&fresh, dev, wanted, true);
         if (r)
             return r;
     }
     if (fresh) /* another thread was faster */
-        stitch__drv_context_end(fresh);
+        context_end(fresh);
     return CUDA_SUCCESS;
 }
 
@@ -196,7 +220,7 @@ CUresult CUDAAPI SIM(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
     }
     stitch__drv_state_unlock();
     if (last)
-        stitch__drv_context_end(last);
+        context_end(last);
     return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -290,7 +314,7 @@ CUresult CUDAAPI SIM(cuCtxCreate_v2)(CUcontext *pctx, unsigned int flags, CUdevi
     stitch__drv_context *ctx;
     if (t->depth == STITCH__DRV_STACK)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = stitch__drv_context_make(&ctx, dev, flags, false);
+    r = context_make(&ctx, dev, flags, false);
     if (r)
         return r;
     t->stack[t->depth++] = ctx->obj.handle;
@@ -334,7 +358,7 @@ CUresult CUDAAPI SIM(cuCtxDestroy_v2)(CUcontext ctx)
     stitch__drv_thread *t = stitch__drv_this_thread();
     if (t->depth > 0 && t->stack[t->depth - 1] == c->obj.handle)
         t->depth--;
-    stitch__drv_context_end(c);
+    context_end(c);
     stitch__drv_unref(c);
     return CUDA_SUCCESS;
 }

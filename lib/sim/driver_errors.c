@@ -74,30 +74,23 @@ static const struct {
 #undef RESULT_ENTRY
 };
 
+static CUresult find(CUresult error, const char **out, bool name)
+{
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = NULL;
+    for (size_t i = 0; i < STITCH__COUNT(results); i++)
+        if (results[i].code == error)
+            *out = name ? results[i].name : results[i].text;
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult CUDAAPI SIM(cuGetErrorName)(CUresult error, const char **pStr)
 {
-    if (!pStr)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pStr = NULL;
-    for (size_t i = 0; i < STITCH__COUNT(results); i++) {
-        if (results[i].code == error) {
-            *pStr = results[i].name;
-            return CUDA_SUCCESS;
-        }
-    }
-    return CUDA_ERROR_INVALID_VALUE;
+    return find(error, pStr, true);
 }
 
 CUresult CUDAAPI SIM(cuGetErrorString)(CUresult error, const char **pStr)
 {
-    if (!pStr)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pStr = NULL;
-    for (size_t i = 0; i < STITCH__COUNT(results); i++) {
-        if (results[i].code == error) {
-            *pStr = results[i].text;
-            return CUDA_SUCCESS;
-        }
-    }
-    return CUDA_ERROR_INVALID_VALUE;
+    return find(error, pStr, false);
 }

@@ -7,32 +7,12 @@
  */
 #include "sim/driver.h"
 
-/* The function of a handle (a kernel's handle too) with its context locked, and its opposite. */
+/* The function of a handle (a kernel's handle too) with its context locked. */
 static CUresult function_enter(const void *handle, stitch__drv_function **out)
 {
-    *out = NULL;
-    CUresult r = stitch__drv_ready();
-    if (r)
-        return r;
-    stitch__drv_function *f = DRV_FIND(stitch__drv_function, FUNCTION, handle);
-    if (!f)
-        return CUDA_ERROR_INVALID_HANDLE;
-    r = stitch__drv_lock(f->obj.ctx);
-    if (!r && f->obj.ctx->sticky) {
-        r = f->obj.ctx->sticky;
-        pthread_mutex_unlock(&f->obj.ctx->lock);
-    }
-    if (r)
-        stitch__drv_unref(f);
-    else
-        *out = f;
+    CUresult r;
+    *out = DRV_ENTER(FUNCTION, handle, &r);
     return r;
-}
-
-static void function_leave(stitch__drv_function *f)
-{
-    pthread_mutex_unlock(&f->obj.ctx->lock);
-    stitch__drv_unref(f);
 }
 
 /* ---- attributes -------------------------------------------------------------------------------------------------- */
@@ -89,7 +69,7 @@ CUresult CUDAAPI SIM(cuFuncGetAttribute)(int *pi, CUfunction_attribute attrib, C
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *pi = f->cluster_policy; break;
     default: r = CUDA_ERROR_INVALID_VALUE; break;
     }
-    function_leave(f);
+    stitch__drv_object_leave(f);
     return r;
 }
 
@@ -136,7 +116,7 @@ CUresult CUDAAPI SIM(cuFuncSetAttribute)(CUfunction hfunc, CUfunction_attribute 
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: r = set_required(f, 2, value); break;
     default: r = CUDA_ERROR_INVALID_VALUE; break;
     }
-    function_leave(f);
+    stitch__drv_object_leave(f);
     return r;
 }
 
@@ -146,7 +126,7 @@ CUresult CUDAAPI SIM(cuFuncSetCacheConfig)(CUfunction hfunc, CUfunc_cache config
     CUresult r = function_enter(hfunc, &f);
     if (r)
         return r;
-    function_leave(f);
+    stitch__drv_object_leave(f);
     return (int)config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -159,7 +139,7 @@ CUresult CUDAAPI SIM(cuFuncGetName)(const char **name, CUfunction hfunc)
     if (r)
         return r;
     *name = f->info->name;
-    function_leave(f);
+    stitch__drv_object_leave(f);
     return CUDA_SUCCESS;
 }
 
@@ -172,7 +152,7 @@ CUresult CUDAAPI SIM(cuFuncGetModule)(CUmodule *hmod, CUfunction hfunc)
     if (r)
         return r;
     *hmod = DRV_HANDLE(CUmodule, f->module);
-    function_leave(f);
+    stitch__drv_object_leave(f);
     return CUDA_SUCCESS;
 }
 
@@ -191,7 +171,7 @@ CUresult CUDAAPI SIM(cuFuncGetParamInfo)(CUfunction func, size_t paramIndex, siz
     } else {
         r = CUDA_ERROR_INVALID_VALUE;
     }
-    function_leave(f);
+    stitch__drv_object_leave(f);
     return r;
 }
 
@@ -200,7 +180,7 @@ CUresult CUDAAPI SIM(cuFuncLoad)(CUfunction function)
     stitch__drv_function *f;
     CUresult r = function_enter(function, &f);
     if (!r)
-        function_leave(f);
+        stitch__drv_object_leave(f);
     return r;
 }
 
@@ -237,7 +217,7 @@ CUresult CUDAAPI SIM(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(int *
     if (r)
         return r;
     *numBlocks = stitch__drv_occupancy(f, blockSize, dynamicSMemSize, true);
-    function_leave(f);
+    stitch__drv_object_leave(f);
     return CUDA_SUCCESS;
 }
 
@@ -269,7 +249,7 @@ CUresult CUDAAPI SIM(cuOccupancyMaxPotentialClusterSize)(int *clusterSize, CUfun
         r = CUDA_ERROR_INVALID_CLUSTER_SIZE;
     else if (stitch__drv_occupancy(f, config_threads(config), config->sharedMemBytes, true))
         *clusterSize = f->non_portable_cluster ? STITCH__DRV_CLUSTER_MAX : STITCH__DRV_CLUSTER_PORTABLE;
-    function_leave(f);
+    stitch__drv_object_leave(f);
     return r;
 }
 
@@ -300,6 +280,6 @@ CUresult CUDAAPI SIM(cuOccupancyMaxActiveClusters)(int *numClusters, CUfunction 
         *numClusters =
             chip->sms / 16 *
             (16 * stitch__drv_occupancy(f, config_threads(config), config->sharedMemBytes, true) / (int)size);
-    function_leave(f);
+    stitch__drv_object_leave(f);
     return r;
 }

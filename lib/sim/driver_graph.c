@@ -89,7 +89,7 @@ CUresult stitch__drv_graph_add(stitch__drv_graph *graph, stitch__drv_op *op, sti
     return CUDA_SUCCESS;
 }
 
-CUgraphNodeType stitch__drv_op_type(const stitch__drv_op *op)
+static CUgraphNodeType op_type(const stitch__drv_op *op)
 {
     switch (op->kind) {
     case STITCH__DRV_OP_KERNEL: return CU_GRAPH_NODE_TYPE_KERNEL;
@@ -480,7 +480,7 @@ CUresult CUDAAPI SIM(cuGraphNodeGetType)(CUgraphNode hNode, CUgraphNodeType *typ
     CUresult r = node_enter(hNode, &n);
     if (r)
         return r;
-    *type = stitch__drv_op_type(&n->op);
+    *type = op_type(&n->op);
     node_leave(n);
     return CUDA_SUCCESS;
 }

@@ -128,7 +128,8 @@ CUresult stitch__drv_kernel_check(stitch__drv_context *ctx, const stitch__drv_ke
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-CUresult stitch__drv_fault_result(stitch__sim_fault fault)
+/* What a context answers after a fault; CUDA_SUCCESS for findings that hardware does not notice. */
+static CUresult fault_result(stitch__sim_fault fault)
 {
     switch (fault) {
     case STITCH__SIM_NONE:
@@ -181,7 +182,7 @@ CUresult stitch__drv_kernel_run(stitch__drv_context *ctx, const stitch__drv_kern
     int rc = stitch__sim_launch_run(&launch, &result, &err);
     CUresult r = CUDA_SUCCESS, fault = CUDA_SUCCESS;
     switch (rc) {
-    case STITCH_OK: fault = stitch__drv_fault_result(result.fault); break;
+    case STITCH_OK: fault = fault_result(result.fault); break;
     case STITCH_E_UNSUPPORTED: r = CUDA_ERROR_NOT_SUPPORTED; break;
     case STITCH_E_NOMEM: r = CUDA_ERROR_OUT_OF_MEMORY; break;
     case STITCH_E_CANCELLED:

@@ -213,32 +213,12 @@ CUresult CUDAAPI SIM(cuModuleLoadData)(CUmodule *module, const void *image)
     return SIM(cuModuleLoadDataEx)(module, image, 0, NULL, NULL);
 }
 
-/* The module of a handle with its context locked, and its opposite. */
+/* The module of a handle with its context locked. */
 static CUresult module_enter(CUmodule handle, stitch__drv_module **out)
 {
-    *out = NULL;
-    CUresult r = stitch__drv_ready();
-    if (r)
-        return r;
-    stitch__drv_module *m = DRV_FIND(stitch__drv_module, MODULE, handle);
-    if (!m)
-        return CUDA_ERROR_INVALID_HANDLE;
-    r = stitch__drv_lock(m->obj.ctx);
-    if (!r && m->obj.ctx->sticky) {
-        r = m->obj.ctx->sticky;
-        pthread_mutex_unlock(&m->obj.ctx->lock);
-    }
-    if (r)
-        stitch__drv_unref(m);
-    else
-        *out = m;
+    CUresult r;
+    *out = DRV_ENTER(MODULE, handle, &r);
     return r;
-}
-
-static void module_leave(stitch__drv_module *m)
-{
-    pthread_mutex_unlock(&m->obj.ctx->lock);
-    stitch__drv_unref(m);
 }
 
 CUresult CUDAAPI SIM(cuModuleUnload)(CUmodule hmod)
@@ -248,7 +228,7 @@ CUresult CUDAAPI SIM(cuModuleUnload)(CUmodule hmod)
     if (r)
         return r;
     unload(m->obj.ctx, m);
-    module_leave(m);
+    stitch__drv_object_leave(m);
     return CUDA_SUCCESS;
 }
 
@@ -289,7 +269,7 @@ CUresult CUDAAPI SIM(cuModuleGetFunction)(CUfunction *hfunc, CUmodule hmod, cons
     if (r)
         return r;
     r = find_function(m, name, hfunc);
-    module_leave(m);
+    stitch__drv_object_leave(m);
     return r;
 }
 
@@ -302,7 +282,7 @@ CUresult CUDAAPI SIM(cuModuleGetGlobal_v2)(CUdeviceptr *dptr, size_t *bytes, CUm
     if (r)
         return r;
     r = find_global(m, name, dptr, bytes);
-    module_leave(m);
+    stitch__drv_object_leave(m);
     return r;
 }
 
@@ -315,7 +295,7 @@ CUresult CUDAAPI SIM(cuModuleGetFunctionCount)(unsigned int *count, CUmodule mod
     if (r)
         return r;
     *count = (unsigned)m->function_count;
-    module_leave(m);
+    stitch__drv_object_leave(m);
     return CUDA_SUCCESS;
 }
 
@@ -329,7 +309,7 @@ CUresult CUDAAPI SIM(cuModuleEnumerateFunctions)(CUfunction *functions, unsigned
         return r;
     for (unsigned i = 0; i < numFunctions && i < m->function_count; i++)
         functions[i] = DRV_HANDLE(CUfunction, m->functions[i]);
-    module_leave(m);
+    stitch__drv_object_leave(m);
     return CUDA_SUCCESS;
 }
 
@@ -377,7 +357,7 @@ CUresult CUDAAPI SIM(cuLibraryLoadData)(CUlibrary *out, const void *code, CUjit_
         unload(m->obj.ctx, m);
         r = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    module_leave(m);
+    stitch__drv_object_leave(m);
     return r;
 }
 

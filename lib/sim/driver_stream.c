@@ -34,32 +34,18 @@ CUresult stitch__drv_stream_enter(CUstream handle, stitch__drv_stream **out)
             *out = &ctx->legacy;
         return r;
     }
-    CUresult r = stitch__drv_ready();
-    if (r)
-        return r;
-    stitch__drv_stream *s = DRV_FIND(stitch__drv_stream, STREAM, handle);
-    if (!s)
-        return CUDA_ERROR_INVALID_HANDLE;
-    r = stitch__drv_lock(s->obj.ctx);
-    if (!r && s->obj.ctx->sticky) {
-        r = s->obj.ctx->sticky;
-        pthread_mutex_unlock(&s->obj.ctx->lock);
-    }
-    if (r)
-        stitch__drv_unref(s);
-    else
-        *out = s;
+    CUresult r;
+    *out = DRV_ENTER(STREAM, handle, &r);
     return r;
 }
 
 void stitch__drv_stream_leave(stitch__drv_stream *stream)
 {
     stitch__drv_context *ctx = stream->obj.ctx;
-    pthread_mutex_unlock(&ctx->lock);
     if (stream == &ctx->legacy)
-        stitch__drv_unref(ctx);
+        stitch__drv_leave(ctx);
     else
-        stitch__drv_unref(stream);
+        stitch__drv_object_leave(stream);
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
@@ -233,29 +219,9 @@ static void destroy_event(stitch__drv_object *object)
 /* The event with its context locked. */
 static CUresult event_enter(CUevent handle, event **out)
 {
-    *out = NULL;
-    CUresult r = stitch__drv_ready();
-    if (r)
-        return r;
-    event *e = DRV_FIND(event, EVENT, handle);
-    if (!e)
-        return CUDA_ERROR_INVALID_HANDLE;
-    r = stitch__drv_lock(e->obj.ctx);
-    if (!r && e->obj.ctx->sticky) {
-        r = e->obj.ctx->sticky;
-        pthread_mutex_unlock(&e->obj.ctx->lock);
-    }
-    if (r)
-        stitch__drv_unref(e);
-    else
-        *out = e;
+    CUresult r;
+    *out = DRV_ENTER(EVENT, handle, &r);
     return r;
-}
-
-static void event_leave(event *e)
-{
-    pthread_mutex_unlock(&e->obj.ctx->lock);
-    stitch__drv_unref(e);
 }
 
 CUresult CUDAAPI SIM(cuEventCreate)(CUevent *phEvent, unsigned int Flags)
@@ -285,7 +251,7 @@ CUresult CUDAAPI SIM(cuEventDestroy_v2)(CUevent hEvent)
     if (r)
         return r;
     stitch__drv_retire(e);
-    event_leave(e);
+    stitch__drv_object_leave(e);
     return CUDA_SUCCESS;
 }
 
@@ -372,7 +338,7 @@ static CUresult event_done(CUevent handle)
         e->capture->invalid = true;
         r = CUDA_ERROR_CAPTURED_EVENT;
     }
-    event_leave(e);
+    stitch__drv_object_leave(e);
     return r;
 }
 
@@ -404,7 +370,7 @@ CUresult CUDAAPI SIM(cuEventElapsedTime)(float *pMilliseconds, CUevent hStart, C
         *pMilliseconds = (float)(ns ? ns : 1) * 1e-6f;
     }
     stitch__drv_unref(end);
-    event_leave(start);
+    stitch__drv_object_leave(start);
     return r;
 }
 

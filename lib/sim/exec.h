@@ -16,12 +16,13 @@
     X(localaddr)                                                                                                       \
     X(lop3)                                                                                                            \
     X(bfi)                                                                                                             \
-    X(carry) X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop) X(nanosleep) X(predsel) X(sync_note) X(shfl)    \
-        X(vote) X(match) X(activemask) X(redux) X(elect) X(barwarp) X(bar) X(fence) X(cluster_arrive) X(cluster_wait)  \
-            X(mapa) X(getctarank) X(cpasync) X(cpasync_commit) X(cpasync_wait) X(cpasync_mbar) X(mbar_init)            \
-                X(mbar_inval) X(mbar_arrive) X(mbar_test) X(mbar_pending) X(bulk) X(bulk_commit) X(bulk_wait)          \
-                    X(ldmatrix) X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) X(wmma_mma) X(wgmma)        \
-                        X(wgmma_sync) X(product_note)
+    X(carry)                                                                                                           \
+    X(testp) X(set) X(isspacep) X(call) X(brx) X(trap) X(nop) X(nanosleep) X(predsel) X(sync_note) X(shfl) X(vote)     \
+        X(match) X(activemask) X(redux) X(elect) X(barwarp) X(bar) X(fence) X(cluster_arrive) X(cluster_wait) X(mapa)  \
+            X(getctarank) X(cpasync) X(cpasync_commit) X(cpasync_wait) X(cpasync_mbar) X(mbar_init) X(mbar_inval)      \
+                X(mbar_arrive) X(mbar_test) X(mbar_pending) X(bulk) X(bulk_commit) X(bulk_wait) X(ldmatrix)            \
+                    X(stmatrix) X(movmatrix) X(mma) X(wmma_load) X(wmma_store) X(wmma_mma) X(wgmma) X(wgmma_sync)      \
+                        X(product_note)
 #define STITCH__EXEC_DECLARE(name)                                                                                     \
     int stitch__exec_##name(struct stitch__exec *x, const stitch__instr *in, uint32_t mask);
 STITCH__EXEC_LIST(STITCH__EXEC_DECLARE)
@@ -377,10 +378,7 @@ uint64_t stitch__atom_value(const stitch__instr *in, uint64_t old, uint64_t b, u
 /* exec_bulk.c */
 void stitch__flights_overwritten(stitch__exec *x, const stitch__instr *in, const stitch__block *owner, uint32_t lane,
                                  uint32_t offset, uint32_t size);
-void stitch__flights_land(stitch__exec *x, uint64_t mbarrier);
 void stitch__flights_exit(stitch__exec *x); /* the warp ends */
-void stitch__mbar_complete(stitch__exec *x, const stitch__instr *in, uint64_t address, uint32_t lane, int32_t arrivals,
-                           int32_t tx);
 
 /* products.c */
 void stitch__products_reset(stitch__block *b);
@@ -472,8 +470,6 @@ struct stitch__call {
     uint32_t count, returns; /* scratch pieces: the first `returns` are results */
     stitch__sim_callee_param piece[];
 };
-
-bool stitch__mma_supported(const stitch__mma *mma); /* decode_matrix.c */
 
 typedef struct stitch__bulk {
     uint8_t rank; /* tensor copies: 1..5; 0: plain */

@@ -9,6 +9,8 @@
  */
 #include "sim/exec.h"
 
+static void flights_land(stitch__exec *x, uint64_t mbarrier);
+
 #define PENDING(v)  ((uint32_t)(v)&0xfffffu)
 #define EXPECTED(v) ((uint32_t)((v) >> 20) & 0xfffffu)
 #define TX(v)       ((int32_t)((uint32_t)((v) >> 40) << 9) >> 9)
@@ -52,8 +54,8 @@ static void update(stitch__where *w, int32_t arrivals, int32_t drop, int32_t tx)
     memcpy(w->host, &v, 8);
 }
 
-void stitch__mbar_complete(stitch__exec *x, const stitch__instr *in, uint64_t address, uint32_t lane, int32_t arrivals,
-                           int32_t tx)
+static void mbar_complete(stitch__exec *x, const stitch__instr *in, uint64_t address, uint32_t lane, int32_t arrivals,
+                          int32_t tx)
 {
     stitch__where w;
     if (find(x, in, STITCH__SIM_SHARED, address, lane, &w))
@@ -135,7 +137,7 @@ int stitch__exec_mbar_test(stitch__exec *x, const stitch__instr *in, uint32_t ma
         }
         memcpy(&v, w.host, 8);
         if (v >> 63 == want) {
-            stitch__flights_land(x, (uint64_t)w.owner->rank << 24 | w.offset);
+            flights_land(x, (uint64_t)w.owner->rank << 24 | w.offset);
             memcpy(&v, w.host, 8);
         }
         if (v >> 63 != want)
@@ -372,11 +374,11 @@ static void land(stitch__exec *x, stitch__block *b, stitch__flight *t)
         x->warp = &b->warps[t->warp];
         stitch__copies_apply(x, x->warp, 1u << t->lane, 0, t->seq, false);
         x->warp = warp;
-        stitch__mbar_complete(x, t->in, t->mbarrier, t->lane, 1, 0);
+        mbar_complete(x, t->in, t->mbarrier, t->lane, 1, 0);
         return;
     }
     if (t->mbarrier != UINT64_MAX)
-        stitch__mbar_complete(x, t->in, t->mbarrier, t->lane, 0, -(int32_t)t->bytes);
+        mbar_complete(x, t->in, t->mbarrier, t->lane, 0, -(int32_t)t->bytes);
 }
 
 /* Reports name the instruction that issued the copy; it may belong to another function than the running one. */
@@ -410,7 +412,7 @@ static void land_one(stitch__exec *x, stitch__block *b, size_t i)
 }
 
 /* Does everything that completes on an mbarrier (shared address with the block's rank in front). */
-void stitch__flights_land(stitch__exec *x, uint64_t mbarrier)
+static void flights_land(stitch__exec *x, uint64_t mbarrier)
 {
     const stitch__cluster *c = x->block->cluster;
     for (uint32_t k = 0; k < c->count; k++) {

@@ -24,25 +24,22 @@
 /* Special registers that are a value of the warp, set when a frame begins. */
 #define STITCH__SREG_LIST(X)                                                                                           \
     X(TID_X, "%tid.x")                                                                                                 \
-    X(TID_Y, "%tid.y") X(TID_Z, "%tid.z") X(NTID_X, "%ntid.x") X(NTID_Y, "%ntid.y") X(NTID_Z, "%ntid.z")               \
-        X(CTAID_X, "%ctaid.x") X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x")                  \
-            X(NCTAID_Y, "%nctaid.y") X(NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid") X(WARPID, "%warpid")                \
-                X(NWARPID, "%nwarpid") X(SMID, "%smid") X(NSMID, "%nsmid") X(GRIDID, "%gridid")                        \
-                    X(LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le") X(LANEMASK_LT, "%lanemask_lt") X(    \
-                        LANEMASK_GE, "%lanemask_ge") X(LANEMASK_GT, "%lanemask_gt") X(CLUSTERID_X, "%clusterid.x")     \
-                        X(CLUSTERID_Y, "%clusterid.y") X(CLUSTERID_Z, "%clusterid.z") X(NCLUSTERID_X, "%nclusterid.x") \
-                            X(NCLUSTERID_Y, "%nclusterid.y") X(NCLUSTERID_Z, "%nclusterid.z")                          \
-                                X(CLUSTER_CTAID_X, "%cluster_ctaid.x") X(CLUSTER_CTAID_Y, "%cluster_ctaid.y")          \
-                                    X(CLUSTER_CTAID_Z, "%cluster_ctaid.z") X(CLUSTER_NCTAID_X, "%cluster_nctaid.x")    \
-                                        X(CLUSTER_NCTAID_Y, "%cluster_nctaid.y")                                       \
-                                            X(CLUSTER_NCTAID_Z, "%cluster_nctaid.z")                                   \
-                                                X(CLUSTER_CTARANK, "%cluster_ctarank")                                 \
-                                                    X(CLUSTER_NCTARANK, "%cluster_nctarank")                           \
-                                                        X(DYNAMIC_SMEM, "%dynamic_smem_size")                          \
-                                                            X(TOTAL_SMEM, "%total_smem_size") X(ENVREG1, "%envreg1")   \
-                                                                X(ENVREG2, "%envreg2")                                 \
-                                                                    X(CLUSTER_EXPLICIT, "%is_explicit_cluster")        \
-                                                                        X(RESERVED_SMEM_1, "%reserved_smem_offset_1")
+    X(TID_Y, "%tid.y")                                                                                                 \
+    X(TID_Z, "%tid.z") X(NTID_X, "%ntid.x") X(NTID_Y, "%ntid.y") X(NTID_Z, "%ntid.z") X(CTAID_X, "%ctaid.x")           \
+        X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x") X(NCTAID_Y, "%nctaid.y") X(             \
+            NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid") X(WARPID, "%warpid") X(NWARPID, "%nwarpid") X(SMID, "%smid")   \
+            X(NSMID, "%nsmid") X(GRIDID, "%gridid") X(LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le")      \
+                X(LANEMASK_LT, "%lanemask_lt") X(LANEMASK_GE, "%lanemask_ge") X(LANEMASK_GT, "%lanemask_gt") X(        \
+                    CLUSTERID_X, "%clusterid.x") X(CLUSTERID_Y, "%clusterid.y") X(CLUSTERID_Z, "%clusterid.z")         \
+                    X(NCLUSTERID_X, "%nclusterid.x") X(NCLUSTERID_Y, "%nclusterid.y") X(NCLUSTERID_Z, "%nclusterid.z") \
+                        X(CLUSTER_CTAID_X, "%cluster_ctaid.x") X(CLUSTER_CTAID_Y, "%cluster_ctaid.y")                  \
+                            X(CLUSTER_CTAID_Z, "%cluster_ctaid.z") X(CLUSTER_NCTAID_X, "%cluster_nctaid.x")            \
+                                X(CLUSTER_NCTAID_Y, "%cluster_nctaid.y") X(CLUSTER_NCTAID_Z, "%cluster_nctaid.z")      \
+                                    X(CLUSTER_CTARANK, "%cluster_ctarank") X(CLUSTER_NCTARANK, "%cluster_nctarank")    \
+                                        X(DYNAMIC_SMEM, "%dynamic_smem_size") X(TOTAL_SMEM, "%total_smem_size")        \
+                                            X(ENVREG1, "%envreg1") X(ENVREG2, "%envreg2")                              \
+                                                X(CLUSTER_EXPLICIT, "%is_explicit_cluster")                            \
+                                                    X(RESERVED_SMEM_1, "%reserved_smem_offset_1")
 
 typedef enum stitch__sreg {
 #define STITCH__SREG_ENUM(name, text) STITCH__SREG_##name,
@@ -191,7 +188,8 @@ struct stitch__sim_function {
     uint32_t mem_count;   /* memory instructions */
     stitch__const *consts;
     size_t const_count, const_cap;
-    uint8_t *const_data; /* 64-byte aligned lane arrays; one set a rank where a shared variable's address is among them */
+    uint8_t
+        *const_data; /* 64-byte aligned lane arrays; one set a rank where a shared variable's address is among them */
     size_t const_stride; /* from one rank's set to the next; 0: all ranks use one */
     void *const_block;
     size_t const_bytes;
@@ -209,9 +207,9 @@ struct stitch__sim_function {
     uint32_t cc;                     /* virtual register of the carry flag, an operand; 0: none */
     bool address_taken;              /* may be called through a pointer from anywhere */
     bool calls_pointer;
-    bool prints;                     /* calls vprintf: its blocks run in order */
-    bool may_talk;                   /* atomics, volatile, fences on global memory */
-    bool reserved_smem;              /* of entries: shared memory from STITCH__SIM_SHARED_RESERVED on is used */
+    bool prints;        /* calls vprintf: its blocks run in order */
+    bool may_talk;      /* atomics, volatile, fences on global memory */
+    bool reserved_smem; /* of entries: shared memory from STITCH__SIM_SHARED_RESERVED on is used */
     uint32_t *callees;
     size_t callee_count, callee_cap;
     size_t instr_total;
@@ -254,7 +252,5 @@ int stitch__sim_product_notes(stitch__sim_function *f);
 int stitch__sim_module_link(stitch__sim_module *m);
 /* The function with a body that a declaration stands for. */
 uint32_t stitch__sim_resolve(const stitch__sim_module *m, uint32_t callee);
-/* Puts the addresses of bound variables into constants. */
-void stitch__sim_function_relocate(stitch__sim_function *f);
 
 #endif

@@ -176,7 +176,8 @@ static int build_constants(stitch__sim_function *f)
     return STITCH_OK;
 }
 
-void stitch__sim_function_relocate(stitch__sim_function *f)
+/* Puts the addresses of bound variables into constants. */
+static void relocate(stitch__sim_function *f)
 {
     for (size_t i = 0; f->const_data && i < f->const_count; i++) {
         const stitch__const *c = &f->consts[i];
@@ -254,7 +255,7 @@ void stitch__sim_module_bind(stitch__sim_module *m, size_t index, uint64_t addre
     for (size_t i = 0; i < m->variable_count; i++)
         all &= m->variables[i].bound;
     for (size_t i = 0; all && i < m->function_count; i++)
-        stitch__sim_function_relocate(m->functions[i]);
+        relocate(m->functions[i]);
 }
 
 void stitch__sim_module_init(const stitch__sim_module *m, size_t index, void *out)

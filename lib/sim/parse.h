@@ -241,6 +241,12 @@ const ptx_operand *ptx_arg(ptx_parser *p, uint32_t index);  /* &operands[index],
 bool ptx_address(ptx_parser *p, const ptx_operand *o, stitch__instr *in, uint32_t at, stitch__sim_space space);
 stitch__sim_space ptx_space(ptx_parser *p); /* takes .global, .shared, .shared::cta ... */
 bool ptx_refused(const ptx_parser *p);
+/* An instruction that a function runs. NULL: refused, or parsing has failed; `return !p->failed` is right for both. */
+stitch__instr *ptx_emit_fn(ptx_parser *p, stitch__exec_fn fn, stitch__sim_class cls);
+/* Its operands, the `defs` that it writes first. */
+void ptx_operands(stitch__instr *in, uint8_t defs, const uint32_t *o, size_t count);
+#define PTX_OPERANDS(in, defs, ...)                                                                                    \
+    ptx_operands(in, defs, (const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 uint32_t ptx_address64(ptx_parser *p, const ptx_operand *o,
                        stitch__sim_space space); /* decode_async.c: in one 64-bit register */
 uint32_t *ptx_more(ptx_parser *p, stitch__instr *in, uint32_t count);

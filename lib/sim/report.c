@@ -18,17 +18,9 @@ const char *stitch__sim_fault_name(int fault)
     return fault >= 0 && fault < STITCH__SIM_FAULT_COUNT ? faults[fault].name : "unknown";
 }
 
-const char *stitch__sim_fault_text(int fault)
+static const char *fault_text(int fault)
 {
     return fault >= 0 && fault < STITCH__SIM_FAULT_COUNT ? faults[fault].text : "unknown";
-}
-
-const char *stitch__sim_class_name(int cls)
-{
-    static const char *const names[] = {"int",     "fp32",  "fp16",    "fp64",   "sfu",    "mma",
-                                        "convert", "move",  "control", "global", "shared", "local",
-                                        "atomic",  "async", "warp",    "barrier"};
-    return cls >= 0 && cls < STITCH__SIM_CLASS_COUNT ? names[cls] : "unknown";
 }
 
 static bool ends_kernel(stitch__sim_fault k)
@@ -343,7 +335,7 @@ void stitch__sim_report_text(stitch__buf *out, const stitch__sim_report *r, cons
 {
     bool memory = (r->kind <= STITCH__SIM_GLOBAL_RACE && r->kind != STITCH__SIM_NONE) ||
                   ((r->kind == STITCH__SIM_ASYNC_NOT_WAITED || r->kind == STITCH__SIM_MISSING_FENCE) && r->buffer[0]);
-    stitch__buf_printf(out, "%s in kernel %s", stitch__sim_fault_text(r->kind), kernel ? kernel : "?");
+    stitch__buf_printf(out, "%s in kernel %s", fault_text(r->kind), kernel ? kernel : "?");
     if (r->first.place) {
         stitch__buf_puts(out, " at ");
         put_place(out, r->first.place);

@@ -26,11 +26,12 @@
 #define STITCH__SIM_SHARED_WINDOW UINT64_C(0x200000000) /* + (rank of the block in its cluster << 24) + offset */
 #define STITCH__SIM_PARAM_WINDOW  UINT64_C(0x300000000) /* + offset in the kernel's parameters */
 #define STITCH__SIM_FUNC_WINDOW   UINT64_C(0x400000000) /* + 16 * index of a function: what its address is */
-#define STITCH__SIM_SHARED_START  1024u                 /* the first shared byte of a block; the hardware keeps those before it */
-#define STITCH__SIM_SHARED_MAX    (227u * 1024u)        /* bytes a block can have */
+#define STITCH__SIM_SHARED_START  1024u /* the first shared byte of a block; the hardware keeps those before it */
+#define STITCH__SIM_SHARED_MAX    (227u * 1024u) /* bytes a block can have */
 #define STITCH__SIM_PARAM_MAX     32764u
 
-/* What %reserved_smem_offset_1 gives: the bytes from here to the first shared one of a block are cooperative groups'. */
+/* What %reserved_smem_offset_1 gives: the bytes from here to the first shared one of a block are cooperative groups'.
+ */
 #define STITCH__SIM_SHARED_RESERVED 64u
 
 /* ---- modules ----------------------------------------------------------------------------------------------------- */
@@ -52,12 +53,12 @@ typedef struct stitch__sim_param {
 } stitch__sim_param;
 
 typedef struct stitch__sim_function_info {
-    const char *name;         /* mangled, as in the PTX */
-    const char *refusal;      /* NULL, or why the function cannot be launched: "PTX line 8 (k.cu:3): ... is not supported" */
-    uint32_t static_shared;   /* bytes */
-    uint32_t local;           /* bytes a thread */
-    uint32_t registers;       /* an estimate: 32-bit registers live at once */
-    uint32_t max_threads;     /* .maxntid / .reqntid, else 1024 */
+    const char *name;    /* mangled, as in the PTX */
+    const char *refusal; /* NULL, or why the function cannot be launched: "PTX line 8 (k.cu:3): ... is not supported" */
+    uint32_t static_shared;       /* bytes */
+    uint32_t local;               /* bytes a thread */
+    uint32_t registers;           /* an estimate: 32-bit registers live at once */
+    uint32_t max_threads;         /* .maxntid / .reqntid, else 1024 */
     uint32_t required_block[3];   /* .reqntid; 0 if not given */
     uint32_t required_cluster[3]; /* .reqnctapercluster; 0 if not given */
     uint32_t max_cluster;         /* .maxclusterrank; 0 if not given */
@@ -120,15 +121,14 @@ typedef enum stitch__sim_fault {
 #define STITCH__SIM_FAULT_ENUM(name, word, text) STITCH__SIM_##name,
     STITCH__SIM_FAULT_LIST(STITCH__SIM_FAULT_ENUM)
 #undef STITCH__SIM_FAULT_ENUM
-    STITCH__SIM_FAULT_COUNT
+        STITCH__SIM_FAULT_COUNT
 } stitch__sim_fault;
 
 const char *stitch__sim_fault_name(int fault); /* the word */
-const char *stitch__sim_fault_text(int fault);
 
 /* A source position; `inlined_at` leads outwards to the kernel. Owned by the module. */
 typedef struct stitch__sim_place {
-    const char *file;     /* NULL where the PTX has no .loc */
+    const char *file; /* NULL where the PTX has no .loc */
     uint32_t line, column;
     uint32_t ptx_line;
     const char *function; /* of an inlined function; may be NULL */
@@ -148,7 +148,8 @@ typedef struct stitch__sim_access {
     const stitch__sim_place *place; /* may be NULL */
     uint32_t block[3], thread[3];
     bool write, atomic;
-    bool unknown; /* another thread than that of the other side, but not known which: block and thread are not its own */
+    bool
+        unknown; /* another thread than that of the other side, but not known which: block and thread are not its own */
 } stitch__sim_access;
 
 /* One finding. Findings with the same kind and places are counted once, the first one is kept. */
@@ -164,8 +165,8 @@ typedef struct stitch__sim_report {
     stitch__sim_access first;  /* the access that was wrong, or that completed a race */
     stitch__sim_access second; /* the other side of a race, or what began an asynchronous operation */
     bool has_second;
-    uint64_t count;            /* how often it happened, lanes counted singly */
-    char detail[160];          /* more words, may be "" */
+    uint64_t count;   /* how often it happened, lanes counted singly */
+    char detail[160]; /* more words, may be "" */
 } stitch__sim_report;
 
 /* One paragraph of plain English, for a person or a model to act on. `kernel` is the name to print. */
@@ -206,8 +207,6 @@ typedef enum stitch__sim_class {
     STITCH__SIM_CLASS_COUNT
 } stitch__sim_class;
 
-const char *stitch__sim_class_name(int cls);
-
 typedef struct stitch__sim_counters {
     stitch__sim_line_counters total;       /* place is NULL */
     uint64_t mix[STITCH__SIM_CLASS_COUNT]; /* warp instructions by class */
@@ -220,8 +219,8 @@ typedef struct stitch__sim_counters {
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
 enum {
-    STITCH__SIM_CHECK_BOUNDS = 1, /* out of bounds, use after free, misaligned, read only: always found; switched off, the
-                                   * launch stops at the first one, as the hardware does */
+    STITCH__SIM_CHECK_BOUNDS = 1, /* out of bounds, use after free, misaligned, read only: always found; switched off,
+                                   * the launch stops at the first one, as the hardware does */
     STITCH__SIM_CHECK_INIT = 2,
     STITCH__SIM_CHECK_SHARED_RACE = 4,
     STITCH__SIM_CHECK_GLOBAL_RACE = 8,
@@ -240,23 +239,25 @@ typedef struct stitch__sim_launch {
     bool cooperative; /* all blocks are resident at once and may wait for each other through grid.sync() */
     stitch__sim_memory *memory;
 
-    uint32_t flags;                /* STITCH__SIM_CHECK_*, STITCH__SIM_COUNT */
-    uint64_t instruction_budget;   /* warp instructions a block; 0: 2^34 */
-    uint32_t threads;              /* host threads; 0: as many as there are cores. Kernels whose blocks communicate use one */
-    uint64_t seed;                 /* order of blocks, choice of sampled ones */
-    uint32_t sample_blocks;        /* 0: all; else at most this many: the first, the last, and random others */
-    uint32_t max_reports;          /* different findings to keep; 0: 64 */
-    bool mma_fast;                 /* matrix products by plain FMA chains, not the hardware's fused sum */
-    const stitch_cancel *cancel;   /* may be NULL */
-    int64_t deadline_ns;           /* stitch__now_ns() clock; 0: none */
-    uint32_t sm_count;             /* what %nsmid says; 0: 132 */
-    /* Output of printf and of failed assertions, in the order of the blocks. May be NULL. Called from one thread at a time. */
+    uint32_t flags;              /* STITCH__SIM_CHECK_*, STITCH__SIM_COUNT */
+    uint64_t instruction_budget; /* warp instructions a block; 0: 2^34 */
+    uint32_t threads;       /* host threads; 0: as many as there are cores. Kernels whose blocks communicate use one */
+    uint64_t seed;          /* order of blocks, choice of sampled ones */
+    uint32_t sample_blocks; /* 0: all; else at most this many: the first, the last, and random others */
+    uint32_t max_reports;   /* different findings to keep; 0: 64 */
+    bool mma_fast;          /* matrix products by plain FMA chains, not the hardware's fused sum */
+    const stitch_cancel *cancel; /* may be NULL */
+    int64_t deadline_ns;         /* stitch__now_ns() clock; 0: none */
+    uint32_t sm_count;           /* what %nsmid says; 0: 132 */
+    /* Output of printf and of failed assertions, in the order of the blocks. May be NULL. Called from one thread at a
+     * time. */
     void (*print)(void *userdata, const char *text, size_t len);
     void *userdata;
 } stitch__sim_launch;
 
 typedef struct stitch__sim_result {
-    stitch__sim_fault fault; /* the first finding that ends a kernel on hardware too (bounds, trap, assert, ...), else NONE */
+    stitch__sim_fault
+        fault; /* the first finding that ends a kernel on hardware too (bounds, trap, assert, ...), else NONE */
     size_t report_count;
     stitch__sim_report *reports; /* in a fixed order: by kind, then place */
     uint64_t reports_dropped;    /* different findings beyond max_reports */
@@ -265,30 +266,31 @@ typedef struct stitch__sim_result {
 } stitch__sim_result;
 
 /* Runs a kernel to its end. Findings are no failure of the call: it returns STITCH_OK and `out` tells. Failures:
- * STITCH_E_INVALID (sizes, block or grid out of range, unbound variables), STITCH_E_UNSUPPORTED (the function's refusal),
- * STITCH_E_NOMEM, STITCH_E_CANCELLED, STITCH_E_TIMEOUT. `out` is zeroed first and always may be passed to
+ * STITCH_E_INVALID (sizes, block or grid out of range, unbound variables), STITCH_E_UNSUPPORTED (the function's
+ * refusal), STITCH_E_NOMEM, STITCH_E_CANCELLED, STITCH_E_TIMEOUT. `out` is zeroed first and always may be passed to
  * stitch__sim_result_clear(). After an access out of bounds the lanes concerned read zero or store nothing, and the
  * kernel goes on, so that one run finds all errors; `fault` tells what hardware would have done. */
 int stitch__sim_launch_run(const stitch__sim_launch *launch, stitch__sim_result *out, stitch_error **err);
 void stitch__sim_result_clear(stitch__sim_result *r);
 
-/* ---- tensor maps: what cuTensorMapEncodeTiled of the driver layer writes into the 128 bytes of a CUtensorMap ------ */
+/* ---- tensor maps: what cuTensorMapEncodeTiled of the driver layer writes into the 128 bytes of a CUtensorMap ------
+ */
 
 #define STITCH__SIM_TENSOR_MAP_MAGIC UINT64_C(0x70616d7469747330)
 
 typedef struct stitch__sim_tensor_map {
     uint64_t magic;
-    uint64_t address;        /* device address */
-    uint32_t extent[5];      /* elements, innermost first; each at most 2^32 - 1 stored minus one */
-    uint8_t rank;            /* 1 .. 5 */
-    uint8_t elem_size;       /* bytes */
-    uint8_t swizzle;         /* 0 none, 1: 32 B, 2: 64 B, 3: 128 B (CUtensorMapSwizzle) */
-    uint8_t fill_nan;        /* CUtensorMapFloatOOBfill */
-    uint64_t stride[4];      /* bytes, of dimensions 1 .. rank-1 */
-    uint16_t box[5];         /* elements */
-    uint8_t elem_stride[5];  /* 1 .. 8 */
-    uint8_t dtype;           /* CUtensorMapDataType */
-    uint32_t interleave;     /* CUtensorMapInterleave; only 0 is run */
+    uint64_t address;       /* device address */
+    uint32_t extent[5];     /* elements, innermost first; each at most 2^32 - 1 stored minus one */
+    uint8_t rank;           /* 1 .. 5 */
+    uint8_t elem_size;      /* bytes */
+    uint8_t swizzle;        /* 0 none, 1: 32 B, 2: 64 B, 3: 128 B (CUtensorMapSwizzle) */
+    uint8_t fill_nan;       /* CUtensorMapFloatOOBfill */
+    uint64_t stride[4];     /* bytes, of dimensions 1 .. rank-1 */
+    uint16_t box[5];        /* elements */
+    uint8_t elem_stride[5]; /* 1 .. 8 */
+    uint8_t dtype;          /* CUtensorMapDataType */
+    uint32_t interleave;    /* CUtensorMapInterleave; only 0 is run */
     uint8_t pad[128 - 8 - 8 - 20 - 4 - 32 - 10 - 5 - 1 - 4 - 4];
 } stitch__sim_tensor_map;
 
