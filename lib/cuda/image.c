@@ -300,8 +300,9 @@ static int apply_kernels(const stitch_context *ctx, stitch_image *image, const j
     return rc;
 }
 
-int stitch__image_apply_meta(const stitch_context *ctx, stitch_image *image, const void *data, size_t size,
-                             const json_t *meta, stitch_error **err)
+/* The meta document of an image onto an empty image whose data comes along; checks everything against the data. */
+static int apply_meta(const stitch_context *ctx, stitch_image *image, const void *data, size_t size, const json_t *meta,
+                      stitch_error **err)
 {
     static const char *const keys[] = {"arch", "ptx", "log", "kernels", "diagnostics", NULL};
     const stitch__jpath *root = NULL;
@@ -350,7 +351,7 @@ int stitch__image_restore(stitch_context *ctx, const void *data, size_t size, co
     stitch_image *image = stitch__image_new(ctx);
     if (!image)
         return stitch__err_nomem(ctx, err);
-    int rc = stitch__image_apply_meta(ctx, image, data, size, meta, err);
+    int rc = apply_meta(ctx, image, data, size, meta, err);
     if (rc) {
         stitch_image_free(image);
         return rc;

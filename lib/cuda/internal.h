@@ -198,9 +198,6 @@ int stitch__image_set_data(stitch_image *image, const void *data, size_t size, b
  * symbol that is no entry becomes a diagnostic. Sorts the usages. */
 int stitch__image_set_kernels(stitch_image *image, const char *const *names, const char *const *symbols, size_t count,
                               stitch__usages *usages, stitch_error **err);
-/* The meta document of an image onto an empty image whose data comes along; checks everything against the data. */
-int stitch__image_apply_meta(const stitch_context *ctx, stitch_image *image, const void *data, size_t size,
-                             const json_t *meta, stitch_error **err);
 
 /* ---- cache.c
  * ----------------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,8 @@ static const char *const dist_names[] = {NULL,
 #undef NAME
 };
 
-const char *stitch__dist_name(int kind)
+/* NULL if there is none. */
+static const char *name_of(int kind)
 {
     return kind > 0 && (size_t)kind < STITCH__COUNT(dist_names) ? dist_names[kind] : NULL;
 }
@@ -38,7 +39,7 @@ stitch_dist stitch__dist_resolve(stitch_dist dist)
 void stitch__dist_print(const stitch_dist *dist, char *out, size_t size)
 {
     stitch_dist d = stitch__dist_resolve(*dist);
-    const char *name = stitch__dist_name(d.kind);
+    const char *name = name_of(d.kind);
     if (!name)
         snprintf(out, size, "none");
     else if (d.kind == STITCH_DIST_TRIL)
@@ -59,7 +60,7 @@ int stitch__dist_check(const stitch_context *ctx, const stitch_dist *dist, int d
 {
     const double exact = 9007199254740992.0; /* 2^53 */
     stitch_dist d = stitch__dist_resolve(*dist);
-    const char *name = stitch__dist_name(d.kind);
+    const char *name = name_of(d.kind);
 
     if (!name)
         return stitch__err(ctx, err, STITCH_E_INVALID, "tensor %s: %d is no distribution (stitch_dist_kind)", tensor,

@@ -40,7 +40,7 @@ int stitch_task_new(stitch_context *ctx, const char *name, stitch_task **out, st
     return STITCH_OK;
 }
 
-void stitch__compute_clear(stitch__compute *c)
+static void clear_compute(stitch__compute *c)
 {
     stitch__zero_free(c->name);
     stitch_program_free(c->program);
@@ -68,9 +68,9 @@ void stitch_task_free(stitch_task *t)
     stitch_free(t->dims);
     stitch_interface_free(t->iface);
     stitch__safetensors_close(t->weights);
-    stitch__compute_clear(&t->reference);
+    clear_compute(&t->reference);
     for (size_t i = 0; i < t->baseline_count; i++)
-        stitch__compute_clear(&t->baselines[i]);
+        clear_compute(&t->baselines[i]);
     stitch_free(t->baselines);
     stitch_free(t->name);
     stitch_free(t->description);

@@ -114,7 +114,6 @@ struct stitch_task {
 };
 
 /* dist.c: names and checks of distributions */
-const char *stitch__dist_name(int kind);  /* NULL if there is none */
 int stitch__dist_parse(const char *name); /* STITCH_DIST_NONE if there is none */
 /* a and b with the defaults of stitch/task.h filled in. */
 stitch_dist stitch__dist_resolve(stitch_dist dist);
@@ -143,7 +142,6 @@ bool stitch__task_has_reduced(const stitch_task *t);
 int stitch__task_check(const stitch_task *t, stitch_error **err);
 /* True if no input depends on the seed (all of them are recorded). */
 bool stitch__task_inputs_fixed(const stitch_task *t);
-void stitch__compute_clear(stitch__compute *c);
 const char *stitch__precision_name(int precision);
 int stitch__precision_parse(const char *name); /* -1 if there is none */
 

@@ -154,8 +154,6 @@ bool stitch__answer_passes(const stitch__answer *r); /* all elements within the 
  * class): what looks cheap there, or like an input that does not matter, is asked more often. */
 bool stitch__admission_by_chance(const stitch_admission *a);
 int stitch__admission_judge(stitch_admission *a, stitch_error **err);
-/* The first answer of a kind; NULL if it was not tried. */
-const stitch__answer *stitch__answer_find(const stitch__admission_output *o, stitch__answer_kind kind);
 
 /* admission_report.c */
 json_t *stitch__admission_to_json(const stitch_admission *a); /* a new reference; NULL: no memory */

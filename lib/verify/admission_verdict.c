@@ -39,7 +39,8 @@ static int warn(stitch_admission *a, stitch_error **err, const char *fmt, ...)
     return STITCH_OK;
 }
 
-const stitch__answer *stitch__answer_find(const stitch__admission_output *o, stitch__answer_kind kind)
+/* The first answer of a kind; NULL if it was not tried. */
+static const stitch__answer *find_answer(const stitch__admission_output *o, stitch__answer_kind kind)
 {
     for (size_t i = 0; i < o->answer_count; i++)
         if (o->answers[i].kind == kind)
@@ -49,7 +50,7 @@ const stitch__answer *stitch__answer_find(const stitch__admission_output *o, sti
 
 static bool passes(const stitch__admission_output *o, stitch__answer_kind kind)
 {
-    const stitch__answer *r = stitch__answer_find(o, kind);
+    const stitch__answer *r = find_answer(o, kind);
     return r && stitch__answer_passes(r);
 }
 
@@ -58,7 +59,7 @@ bool stitch__admission_by_chance(const stitch_admission *a)
     uint64_t elements = 0;
     for (size_t k = 0; k < a->output_count; k++) {
         const stitch__admission_output *o = &a->outputs[k];
-        const stitch__answer *first = stitch__answer_find(o, STITCH__ANSWER_OWN_FIRST);
+        const stitch__answer *first = find_answer(o, STITCH__ANSWER_OWN_FIRST);
         elements += o->elements;
         if (first && stitch__answer_passes(first) && !(first->c.worst_key > 0)) /* exactly the same */
             return true;

@@ -10,7 +10,8 @@
 
 enum { PROFILE_BYTES = 2000 };
 
-void stitch__print_index(const stitch__tensor_row *t, uint64_t index, char *out, size_t size)
+/* "y[3, 17]" */
+static void print_index(const stitch__tensor_row *t, uint64_t index, char *out, size_t size)
 {
     uint64_t parts[STITCH_MAX_RANK];
     size_t used = (size_t)snprintf(out, size, "%.64s[", t->name);
@@ -74,8 +75,8 @@ void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const s
                                t->name, c->elements, c->max_abs);
         return;
     }
-    stitch__print_index(t, c->first, first, sizeof(first));
-    stitch__print_index(t, c->last, last, sizeof(last));
+    print_index(t, c->first, first, sizeof(first));
+    print_index(t, c->last, last, sizeof(last));
     if (c->unwritten == c->elements) {
         stitch__buf_printf(b, "output %s: none of its %" PRIu64 " elements was written", t->name, c->elements);
         return;
@@ -84,7 +85,7 @@ void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const s
         b, "output %s: %" PRIu64 " of %" PRIu64 " elements are wrong (tolerance atol %g + rtol %g * |want|)", t->name,
         c->mismatches, c->elements, r->atol, stitch__dtype_rtol(t->dtype, r->rtol));
     if (c->unwritten) {
-        stitch__print_index(t, c->unwritten_first, worst, sizeof(worst));
+        print_index(t, c->unwritten_first, worst, sizeof(worst));
         stitch__buf_printf(b, "; %" PRIu64 " were never written, the first is %s", c->unwritten, worst);
     }
     if (c->nan_got > c->unwritten && c->nan_got > c->nan_want)
@@ -96,7 +97,7 @@ void stitch__describe_comparison(stitch__buf *b, const stitch_report *r, const s
     if (c->mismatches > 1)
         stitch__buf_printf(b, "; last wrong %s", last);
     if (c->worst != c->first && c->worst != UINT64_MAX) {
-        stitch__print_index(t, c->worst, worst, sizeof(worst));
+        print_index(t, c->worst, worst, sizeof(worst));
         stitch__buf_printf(b, "; worst %s = ", worst);
         put_pair(b, t, c->worst_got, c->worst_want);
     }

@@ -83,7 +83,7 @@ int stitch__scan_add_call(stitch__scan *scan, const char *name, size_t len)
     return scan->calls[scan->call_count] ? (scan->call_count++, STITCH_OK) : STITCH_E_NOMEM;
 }
 
-stitch__scan_global *stitch__scan_find_global(const stitch__scan *scan, const char *name, size_t len)
+static stitch__scan_global *find_global(const stitch__scan *scan, const char *name, size_t len)
 {
     for (size_t i = 0; i < scan->global_count; i++) {
         if (strncmp(scan->globals[i].name, name, len) == 0 && scan->globals[i].name[len] == '\0')
@@ -95,7 +95,7 @@ stitch__scan_global *stitch__scan_find_global(const stitch__scan *scan, const ch
 int stitch__scan_add_global(stitch__scan *scan, const char *name, size_t len, uint64_t bytes, bool initialised,
                             bool managed)
 {
-    if (scan->global_count >= STITCH__SCAN_MAX_GLOBALS || stitch__scan_find_global(scan, name, len))
+    if (scan->global_count >= STITCH__SCAN_MAX_GLOBALS || find_global(scan, name, len))
         return STITCH_OK;
     if (stitch__grow(scan->ctx, &scan->globals, &scan->global_cap, scan->global_count + 1, sizeof(*scan->globals)))
         return STITCH_E_NOMEM;
@@ -282,8 +282,7 @@ static int read_ptx(stitch__scan *scan, const stitch_image *ptx, stitch_error **
     if (rc == STITCH_OK) {
         decide_types(scan, other);
         for (size_t i = 0; i < scan->global_count; i++) {
-            const stitch__scan_global *g =
-                stitch__scan_find_global(other, scan->globals[i].name, strlen(scan->globals[i].name));
+            const stitch__scan_global *g = find_global(other, scan->globals[i].name, strlen(scan->globals[i].name));
             scan->globals[i].access = g ? g->access : STITCH__SCAN_ESCAPES;
         }
     }

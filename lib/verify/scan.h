@@ -193,6 +193,5 @@ int stitch__scan_add_op(stitch__scan *scan, stitch__scan_function *f, const stit
 int stitch__scan_add_call(stitch__scan *scan, const char *name, size_t len);
 int stitch__scan_add_global(stitch__scan *scan, const char *name, size_t len, uint64_t bytes, bool initialised,
                             bool managed);
-stitch__scan_global *stitch__scan_find_global(const stitch__scan *scan, const char *name, size_t len);
 
 #endif

@@ -261,8 +261,6 @@ char *stitch__report_to_json(const stitch_report *r); /* NULL: no memory */
 char *stitch__report_to_text(const stitch_report *r);
 void stitch__report_fingerprint(stitch_report *r);
 const char *stitch__stage_status_name(int status);
-/* "y[3, 17]" */
-void stitch__print_index(const stitch__tensor_row *t, uint64_t index, char *out, size_t size);
 /* The elements of an output's comparison are integers. */
 bool stitch__holds_i64(const stitch__tensor_row *t);
 /* What is wrong with an output, in a line: "y: 5 of 1024 elements ..." */
