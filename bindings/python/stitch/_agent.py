@@ -132,8 +132,7 @@ class Plan(Handle):
 
     @property
     def json(self) -> Dict[str, Any]:
-        value: Dict[str, Any] = json.loads(self._text(lib.stitch_plan_json))
-        return value
+        return self._json(lib.stitch_plan_json)
 
     @property
     def strategy(self) -> str:

@@ -10,12 +10,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
 import weakref
 from ctypes import Structure, byref, c_char_p, c_void_p, sizeof, string_at
-from typing import Any, Callable, Iterable, List, Optional, Sequence, Type, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Type, TypeVar
 
 from . import _declarations as c
 from ._errors import CLASSES, BusyError, Domain, InternalError, InvalidError, StateError, Status, StitchError
@@ -418,6 +419,10 @@ class Handle:
 
     def _text(self, function: Any) -> str:
         return decode(self._get(function))
+
+    def _json(self, function: Any) -> Dict[str, Any]:
+        value: Dict[str, Any] = json.loads(self._text(function))
+        return value
 
     def _call(self, function: Any, *args: Any, trigger: Optional[Callable[[], None]] = None) -> None:
         """call(function, handle, *args)"""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
@@ -18,7 +17,6 @@ from ._core import (
     Uses,
     call,
     callback,
-    encode,
     enum_value,
     make,
     milliseconds,
@@ -83,8 +81,7 @@ class Profile(Handle):
     @property
     def json(self) -> Dict[str, Any]:
         """Everything (docs/profile.md)."""
-        value: Dict[str, Any] = json.loads(self.json_text)
-        return value
+        return self._json(lib.stitch_profile_json)
 
     def text(self, max_bytes: int = 0) -> str:
         """Verdict, kernels and advice, the decisive fact first; 0: no limit."""

@@ -255,8 +255,7 @@ class Program(Handle):
 
     @property
     def plan(self) -> Dict[str, Any]:
-        value: Dict[str, Any] = json.loads(self.plan_text)
-        return value
+        return self._json(lib.stitch_program_json)
 
     @property
     def hash(self) -> str:

@@ -4,7 +4,6 @@ all."""
 
 from __future__ import annotations
 
-import json
 from ctypes import byref, c_char_p, c_double, c_int, c_void_p
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
@@ -150,8 +149,7 @@ class Report(Handle):
     @property
     def json(self) -> Dict[str, Any]:
         """Everything (docs/report-format.md)."""
-        value: Dict[str, Any] = json.loads(self.json_text)
-        return value
+        return self._json(lib.stitch_report_json)
 
     @property
     def text(self) -> str:
@@ -278,8 +276,7 @@ class Admission(Handle):
     @property
     def json(self) -> Dict[str, Any]:
         """Every measurement (docs/task-format.md)."""
-        value: Dict[str, Any] = json.loads(self._text(lib.stitch_admission_json))
-        return value
+        return self._json(lib.stitch_admission_json)
 
     @property
     def text(self) -> str:

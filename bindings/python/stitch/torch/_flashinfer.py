@@ -12,7 +12,7 @@ from .._errors import FormatError, InvalidError, StitchError
 from .._task import Dist
 from . import _run
 from ._module import clean
-from ._task import ModuleTask, task_of as _module_task
+from ._task import ModuleTask, task as _module_task
 
 if TYPE_CHECKING:
     from ..flashinfer_bench import Dataset, Definition, TensorSpec, Workload

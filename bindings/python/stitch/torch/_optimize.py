@@ -35,7 +35,7 @@ from .._verify import verify
 from . import _data, _places, _run, _saved, _tree
 from ._module import Spec, device_of, fitting_context
 from ._saved import Saved, Shapes
-from ._task import ModuleTask, task_of
+from ._task import ModuleTask, task as task_of
 
 _KEPT = 8  # executors of one module: by batch and stream
 _engines: "weakref.WeakValueDictionary[int, Engine]" = weakref.WeakValueDictionary()

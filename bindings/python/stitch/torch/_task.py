@@ -173,9 +173,9 @@ def _default_tolerance(precision: Precision, outputs: Sequence[torch.Tensor]) ->
     return 1e-4 if precision is Precision.F32 else 1e-3
 
 
-def task_of(
+def task(
     module: torch.nn.Module,
-    example: Any,
+    example_inputs: Any,
     *,
     ctx: Optional[Context] = None,
     name: Optional[str] = None,
@@ -192,8 +192,32 @@ def task_of(
     source: Optional[str] = None,
     description: Optional[str] = None,
 ) -> ModuleTask:
-    """What stitch.torch.task() documents."""
-    subject = Subject(module, example)
+    """A task from a module and example inputs (a tensor, a list or tuple of arguments, or a dict of keywords).
+
+    Inputs are the tensors among forward's arguments, in its order and under its names; weights are the module's
+    parameters, buffers and plain tensors under their names, with their values; outputs are `y`, or named after their
+    place in a tuple or dict. The module runs a few times for that, as it is (training or evaluation); its state and
+    PyTorch's generators are afterwards as before. What forward draws at random becomes inputs `random0`, ....
+
+    ctx           the context; None: one for the module's device (a simulated one for a module on the CPU, where there
+                  is no GPU)
+    name          None: the class's
+    atol, rtol    None: 1e-4 for precision f32, 1e-3 for less, 1e-2 where outputs are of half precision
+    precision     the least precise arithmetic that programs may use; None: what PyTorch's flags allow now
+    dims, shapes  names for extents: dims={"B": 8, "C": 64}, shapes={"x": ["B", "C"], "fc.weight": ["4*C", "C"]}; tensors
+                  that are not named have their sizes as numbers, and nothing is found out about a batch then
+    reduced_dims  smaller values of dims for the simulator; of a batch that was found it is 2
+    dists         how inputs are drawn, by name; "data": always the example. Others are drawn like the example looks
+    batch         name of the first dimension of the inputs where the module takes other sizes of it; None: leave it fixed
+    baselines     of BASELINES; None: eager, tf32, compile, max-autotune on CUDA, none elsewhere
+    constructor   makes the module anew, for the float64 reference; None: a copy of the module becomes one
+    source, description  for the model; None: the source of the module's classes, and what was found
+
+    InvalidError: forward raises, arguments do not fit, devices are mixed or not the context's. UnsupportedError: shapes
+    that depend on values, sparse, nested, quantised or complex tensors, TorchScript, random operators that cannot be fed,
+    a forward that changes parameters or gives other results for the same inputs. NoMemoryError: too large.
+    """
+    subject = Subject(module, example_inputs)
     ctx = fitting_context(ctx, subject.device)
     shapes, dims = dict(shapes or {}), dict(dims or {})
     unknown = set(baselines or ()) - set(BASELINES)
@@ -201,38 +225,38 @@ def task_of(
         raise InvalidError(f"there is no baseline {sorted(unknown)[0]!r}; there are {', '.join(BASELINES)}")
     for label, leaf in zip(subject.labels, subject.leaves):
         _data.dtype_of(leaf, f"input {label}")
-    task = ModuleTask(ctx, name or type(module).__name__)
-    task.module, task.device, task.notes, task.flags = module, subject.device, [], _settings.Flags.current()
-    task._callbacks, task._leaves = [], subject.leaves
+    made = ModuleTask(ctx, name or type(module).__name__)
+    made.module, made.device, made.notes, made.flags = module, subject.device, [], _settings.Flags.current()
+    made._callbacks, made._leaves = [], subject.leaves
     runner: Optional[_run.Runner] = None
     settings = _settings.Settings(subject.device)
     try:
         runner = _run.Runner(subject.module, guard=True)
         with torch.random.fork_rng(devices=devices_of(subject.device)):
             operators, outputs, text = _fill(
-                task, subject, runner, ctx, dims, shapes, dict(dists or {}), batch, constructor
+                made, subject, runner, ctx, dims, shapes, dict(dists or {}), batch, constructor
             )
             for dim, value in (reduced_dims or {}).items():
-                task.set_reduced_dim(dim, value)
-        found = _baseline_precision(module, subject.leaves, _may_use_tf32(task.flags, operators))
-        task.precision = found if precision is None else precision
-        tolerance = _default_tolerance(task.precision, outputs)
-        task.tolerance = (tolerance if atol is None else atol, tolerance if rtol is None else rtol)
-        task.set_text(description or text, source or source_of(module))
+                made.set_reduced_dim(dim, value)
+        found = _baseline_precision(module, subject.leaves, _may_use_tf32(made.flags, operators))
+        made.precision = found if precision is None else precision
+        tolerance = _default_tolerance(made.precision, outputs)
+        made.tolerance = (tolerance if atol is None else atol, tolerance if rtol is None else rtol)
+        made.set_text(description or text, source or source_of(module))
         if baselines is None:
             baselines = ON_CUDA if subject.device.type == "cuda" else ()
-        _add_baselines(task, subject, ctx, baselines)
+        _add_baselines(made, subject, ctx, baselines)
     except BaseException as e:
         try:  # KeyboardInterrupt may have come where something was being put back
             settings.restore()
             if runner is not None:
                 runner.restore()
         finally:
-            task.close()
+            made.close()
         if too_large(e) and not isinstance(e, StitchError):
             raise out_of_memory(subject.device, e) from e
         raise
-    return task
+    return made
 
 
 def _may_use_tf32(flags: _settings.Flags, operators: Any) -> bool:
