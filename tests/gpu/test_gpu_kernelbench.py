@@ -22,9 +22,6 @@ import stitch  # noqa: E402
 SIMULATED = os.environ.get("STITCH_TEST_SIMULATED") == "1"
 try:
     import torch
-    import stitch.torch as bridge
-    from stitch import kernelbench
-    from kernelbench_cases import CASES
 
     if not SIMULATED and not torch.cuda.is_available():
         raise ImportError("PyTorch has no GPU")
@@ -33,6 +30,10 @@ try:
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}")
     sys.exit(0)
+
+import stitch.torch as bridge  # noqa: E402
+from stitch import kernelbench  # noqa: E402
+from kernelbench_cases import CASES  # noqa: E402
 
 LOOP = [(1, 88), (2, 63), (2, 29), (3, 4)]  # the last with a wrong program only
 PLAN = {

@@ -17,14 +17,15 @@ import stitch  # noqa: E402
 
 try:
     import torch
-    import module_cases as cases
-    import stitch.torch as bridge
 
     if not torch.cuda.is_available():
         raise ImportError("PyTorch has no GPU")
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}")
     sys.exit(0)
+
+import module_cases as cases  # noqa: E402
+import stitch.torch as bridge  # noqa: E402
 
 PLAN = json.dumps(
     {

@@ -20,14 +20,15 @@ import stitch  # noqa: E402
 
 try:
     import torch
-    import stitch.torch as bridge
-    from stitch import kernelbench
 
     if not torch.cuda.is_available():
         raise ImportError("PyTorch has no GPU")
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}")
     sys.exit(0)
+
+import stitch.torch as bridge  # noqa: E402
+from stitch import kernelbench  # noqa: E402
 
 TARGET = 8.0  # times eager float32
 C, H = 768, 8

@@ -13,12 +13,13 @@ import stitch
 
 try:
     import torch
-    import module_cases as cases
-    from module_cases import Bad
-    import stitch.torch as bridge
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}")
     sys.exit(0)
+
+import module_cases as cases  # noqa: E402
+from module_cases import Bad  # noqa: E402
+import stitch.torch as bridge  # noqa: E402
 
 
 def judge(ctx, task, case, source=None):

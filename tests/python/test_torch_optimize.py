@@ -18,12 +18,13 @@ import stitch
 
 try:
     import torch
-    import module_cases as cases
-    import stitch.torch as bridge
-    from stitch.torch._optimize import _identity, _usable
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}")
     sys.exit(0)
+
+import module_cases as cases  # noqa: E402
+import stitch.torch as bridge  # noqa: E402
+from stitch.torch._optimize import _identity, _usable  # noqa: E402
 
 REPLIES = os.path.join(sim.EXAMPLES, "replies", "swiglu_mlp.jsonl")
 

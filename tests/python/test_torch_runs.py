@@ -14,12 +14,13 @@ import stitch
 
 try:
     import torch
-    from module_cases import Bad
-    import stitch.torch as bridge
-    from stitch.torch import _run, _settings
 except ImportError as missing:
     print(f"1..0 # SKIP {missing}")
     sys.exit(0)
+
+from module_cases import Bad  # noqa: E402
+import stitch.torch as bridge  # noqa: E402
+from stitch.torch import _run, _settings  # noqa: E402
 
 HERE = os.path.dirname(_run.__file__)
 
