@@ -24,7 +24,7 @@ except ImportError as missing:
 
 import module_cases as cases  # noqa: E402
 import stitch.torch as bridge  # noqa: E402
-from stitch.torch._optimize import _identity, _usable  # noqa: E402
+from stitch.torch._engine import _identity, _usable  # noqa: E402
 
 REPLIES = os.path.join(sim.EXAMPLES, "replies", "swiglu_mlp.jsonl")
 

@@ -336,7 +336,7 @@ def solve(
         try:
             if settings.get("last_stage") in (None, "none", "time", "profile"):
                 task.warm()
-            program, report, reports, said = _optimize._search(
+            program, report, reports, said = _optimize.search(
                 ctx, task, policy, lambda turn: turns.append(None), settings
             )
         except (Exception, SystemExit) as e:  # pylint: disable=broad-except

@@ -21,7 +21,8 @@ from ._module import Spec
 from ._task import BASELINES, ModuleTask, task
 
 if TYPE_CHECKING:
-    from ._optimize import Optimized, load, optimize
+    from ._optimize import optimize
+    from ._optimized import Optimized, load
 
 __all__ = ["BASELINES", "ModelFile", "ModuleTask", "Optimized", "Spec", "from_file", "load", "optimize", "read", "task"]
 
@@ -72,7 +73,7 @@ def _dtype(name: Union[_torch.dtype, str]) -> _torch.dtype:
 def __getattr__(name: str) -> Any:
     """What registers an operator with PyTorch is loaded when it is asked for."""
     if name in ("Optimized", "load", "optimize"):
-        from . import _optimize  # pylint: disable=import-outside-toplevel
+        from . import _optimize, _optimized  # pylint: disable=import-outside-toplevel
 
-        return getattr(_optimize, name)
+        return getattr(_optimize if name == "optimize" else _optimized, name)
     raise AttributeError(f"module 'stitch.torch' has no attribute '{name}'")
