@@ -55,6 +55,7 @@ typedef struct stitch__figures {
     double tensor_inst; /* of any kind */
     /* Accesses to global memory of a launch. ideal: the sectors that the bytes asked for need. */
     double load_requests, load_sectors, store_requests, store_sectors, requests, sectors, ideal;
+    double load_asked, store_asked;          /* bytes asked for, a sector */
     double shared_wavefronts, shared_wasted; /* wasted: more than the bytes asked for need */
     double local_requests;
     double lanes; /* of 32, that do something in an instruction */

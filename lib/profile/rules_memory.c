@@ -9,9 +9,13 @@
 /* ---- thresholds, with their reason ---- */
 
 /* 32 lanes * 4 bytes are 4 sectors of 32 bytes, 32 lanes * 16 bytes (the widest access) are 16. */
+#define SECTOR_BYTES        32.0
 #define SECTORS_OF_4_BYTES  4.0
 #define SECTORS_OF_16_BYTES 16.0
 #define SECTORS_SLACK       0.5 /* an odd start of a row costs a part of a sector */
+/* What lies side by side takes a sector more than its bytes at the most, wherever it begins: every other float
+ * takes 1.6 times as much as that. */
+#define SECTORS_OVER_CONTIGUOUS 1.25
 /* Rows that do not begin at 32 bytes cost 5 sectors for 4: that is not yet a wrong pattern. */
 #define SECTORS_OVER_IDEAL 1.5
 /* The counter is not exactly 0 for kernels without conflicts: the data stage has other reasons to repeat. */
@@ -38,22 +42,23 @@ static double memory_part(const stitch__subject *s)
     return stitch__or(stitch__most(s->g->memory, waits_for_memory(s)), 1);
 }
 
-/* Sectors beyond those of 4-byte accesses, if it is clear that they are too many. */
-static double wasted_sectors(const stitch__subject *s, double requests, double sectors)
+/* Sectors of a request beyond those that its bytes need, if it is clear that they are too many: where it is not known
+ * how wide the accesses are, 8 or 16 can be float2 or float4. */
+static double wasted_sectors(double each, double asked)
 {
-    double each = stitch__ratio(sectors, requests), ideal = SECTORS_OF_4_BYTES * requests;
-    bool vectors = each <= SECTORS_OF_16_BYTES + SECTORS_SLACK; /* 8 or 16 can be float2 or float4 */
-    if (!(each > SECTORS_OF_4_BYTES + SECTORS_SLACK) ||
-        (vectors && !(waits_for_memory(s) >= 2 * STITCH__WAIT_FROM && s->g->dram < STITCH__BOUND_FROM)))
-        return 0;
-    return sectors - ideal;
+    double need = each * asked / SECTOR_BYTES;
+    if (isnan(asked))
+        return each > SECTORS_OF_16_BYTES + SECTORS_SLACK ? each - SECTORS_OF_4_BYTES : 0;
+    return each >= SECTORS_OVER_CONTIGUOUS * (need + 1) ? each - fmax(need, 1) : 0;
 }
 
-static void say_sectors(stitch__finding *out, const char *what, double sectors, double requests)
+static void say_sectors(stitch__finding *out, const char *what, double each, double asked)
 {
-    double each = stitch__ratio(sectors, requests);
-    if (each > 0)
-        stitch__say(out->evidence, *out->evidence ? ", %.1f a %s request" : "%.1f sectors a %s request", each, what);
+    if (!(each > 0))
+        return;
+    stitch__say(out->evidence, *out->evidence ? ", %.1f a %s request" : "%.1f sectors a %s request", each, what);
+    if (!isnan(asked))
+        stitch__say(out->evidence, " (%.3g bytes of each are asked for)", asked);
 }
 
 /* [BPG] "Coalesced Access to Global Memory"; [NCU] memory tables, sectors/req. */
@@ -71,14 +76,16 @@ bool stitch__rule_uncoalesced(const stitch__subject *s, stitch__finding *out)
                     stitch__count(g->sectors).s, stitch__count(g->ideal).s, g->sectors / fmax(g->ideal, 1));
         out->line = stitch__heaviest_line(s->k, 'g');
     } else {
-        double loads = stitch__or(wasted_sectors(s, g->load_requests, g->load_sectors), 0);
-        double stores = stitch__or(wasted_sectors(s, g->store_requests, g->store_sectors), 0);
-        wasted = loads + stores;
-        if (!(wasted >= STITCH__WAIT_FROM * g->sectors))
+        double load = stitch__ratio(g->load_sectors, g->load_requests);
+        double store = stitch__ratio(g->store_sectors, g->store_requests);
+        wasted = stitch__or(g->load_requests * wasted_sectors(load, g->load_asked), 0) +
+                 stitch__or(g->store_requests * wasted_sectors(store, g->store_asked), 0);
+        if (!(wasted > 0 && wasted >= STITCH__WAIT_FROM * g->sectors))
             return false;
-        say_sectors(out, "load", g->load_sectors, g->load_requests);
-        say_sectors(out, "store", g->store_sectors, g->store_requests);
-        stitch__say(out->evidence, "; 4-byte accesses of a warp to neighbouring addresses need 4, 16-byte ones 16");
+        say_sectors(out, "load", load, g->load_asked);
+        say_sectors(out, "store", store, g->store_asked);
+        if (isnan(g->load_asked) && isnan(g->store_asked))
+            stitch__say(out->evidence, "; 4-byte accesses of a warp to neighbouring addresses need 4, 16-byte ones 16");
         out->line = stitch__waiting_line(s->k, "long_scoreboard", "lg_throttle");
     }
     out->part = fmin(wasted / g->sectors, 1) * memory_part(s);

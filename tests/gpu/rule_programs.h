@@ -12,6 +12,7 @@
 /* All of them take (x, y, rounds); x is zeros, of which no compiler knows. FLOATS of each.
  *
  * chase: loads that need what the one before brought; 128 bytes of a warp each, all over 64 MB.
+ * apart, abreast: loads that wait for each other, too; 16 sectors of a warp each, for one float in four or for float4.
  * meets: one warp of a block works, and the others wait for it; meets_once: each works for itself.
  * keeps: a block takes a quarter of a multiprocessor's shared memory.
  * uneven: one block of 16 has 16 times as much to do, wherever it runs. */
@@ -37,6 +38,16 @@ enum { FLOATS = 1 << 25 };
     "#pragma unroll\n        for (int k = 0; k < 64; k++) v[k % 8] = v[k % 8] * (T)0.999 + (T)0.5;\n    }\n"           \
     "    for (int k = 0; k < 8; k++) sum += v[k];\n"                                                                   \
     "    return (float)sum;\n}\n"                                                                                      \
+    "__device__ float total(float v) { return v; }\n"                                                                  \
+    "__device__ float total(float4 v) { return v.x + v.y + v.z + v.w; }\n"                                             \
+    "template <typename T> __device__ float chase_near(const T *x, int each, int rounds)\n{\n"                         \
+    "    unsigned row = ME / 32 * 2654435761u;\n    float sum = 0;\n"                                                  \
+    "    for (int r = 0; r < rounds; r++) {\n"                                                                         \
+    "        float v = total(x[((row >> 23) * 32 + LANE) * each]);\n"                                                  \
+    "        sum += v;\n        row = row * 1664525u + 1013904223u + (v != v);\n    }\n"                               \
+    "    return sum;\n}\n"                                                                                             \
+    "KERNEL(apart) { y[ME] = chase_near(x, 4, rounds); }\n"                                                            \
+    "KERNEL(abreast) { y[ME] = chase_near((const float4 *)x, 1, rounds); }\n"                                          \
     "KERNEL(waits) { y[ME] = chase(x, rounds); }\n"                                                                    \
     "KERNEL(one_chain) { y[ME] = chain(x[ME], rounds); }\n"                                                            \
     "KERNEL(floats) { y[ME] = chains<float>(x[ME], rounds); }\n"                                                       \
@@ -98,6 +109,7 @@ typedef struct launch {
 /* X(rule, whether the simulator's counters are enough for it, a launch that has the problem, one that has not) */
 #define LAUNCHES(X)                                                                                                    \
     X(small_grid, false, L(waits, 0.25, 256, 64), L(waits, 8, 256, 64))                                                \
+    X(uncoalesced, true, L(apart, 4, 128, 64), L(abreast, 4, 128, 64))                                                 \
     X(barrier_stalls, false, L(meets, 2, 1024, 200), L(meets_once, 2, 1024, 60))                                       \
     X(fp64_bound, false, L(doubles, 8, 256, 40), L(floats, 8, 256, 80))                                                \
     X(xu_bound, false, L(roots, 8, 256, 10), L(floats, 8, 256, 80))                                                    \

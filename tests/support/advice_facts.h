@@ -77,6 +77,7 @@ __attribute__((unused)) static void full_counters(stitch__kernel_fact *k)
     METRIC(k, LOAD_SECTORS) = 4e6;
     METRIC(k, STORE_REQUESTS) = 5e5;
     METRIC(k, STORE_SECTORS) = 2e6;
+    METRIC(k, LOAD_ASKED) = METRIC(k, STORE_ASKED) = 32;
     METRIC(k, LOCAL_LOADS) = METRIC(k, LOCAL_STORES) = 0;
     METRIC(k, SHARED_LOAD_WAVEFRONTS) = METRIC(k, SHARED_STORE_WAVEFRONTS) = 1e5;
     METRIC(k, SHARED_LOAD_CONFLICTS) = METRIC(k, SHARED_STORE_CONFLICTS) = 100;

@@ -153,6 +153,7 @@ TEST(uncoalesced_transpose)
     METRIC(k, LOAD_REQUESTS) = METRIC(k, STORE_REQUESTS) = 2097152;
     METRIC(k, LOAD_SECTORS) = 4 * 2097152.0;
     METRIC(k, STORE_SECTORS) = 32 * 2097152.0;
+    METRIC(k, STORE_ASKED) = 4;
     add_line(k, 6, "out[x * n + y] = in[y * n + x];", "long_scoreboard", 1800);
     add_line(k, 5, "if (x < n && y < n)", "wait", 40);
     one_run(f);
@@ -163,7 +164,8 @@ TEST(uncoalesced_transpose)
     CHECK_INT(a.list[0].line, 6);
     CHECK_STR(a.list[0].file, "program.cu");
     CHECK_STR(a.list[0].source, "out[x * n + y] = in[y * n + x];");
-    CHECK_HAS(a.list[0].evidence, "4.0 sectors a load request, 32.0 a store request");
+    CHECK_HAS(a.list[0].evidence,
+              "4.0 sectors a load request (32 bytes of each are asked for), 32.0 a store request (4 bytes");
     CHECK(a.list[0].gain_us > 300 && a.list[0].gain_us < 640);
     CHECK_INT(a.count, 1);
     check_text(f, &a, "At program.cu:6: out[x * n + y]");
@@ -430,6 +432,7 @@ static stitch__facts *rich(const stitch_context *ctx)
         full_counters(k);
         k->step = i;
         METRIC(k, STORE_SECTORS) = i == 1 ? 1.6e7 : 2e6;
+        METRIC(k, STORE_ASKED) = i == 1 ? 4 : 32;
         METRIC(k, STALL_BARRIER) = i == 2 ? 9 : 0;
         add_line(k, 20 + (uint32_t)i, "out[x * n + y] = in[y * n + x]; // \xc3\xa4", "long_scoreboard", 800);
     }

@@ -169,7 +169,8 @@ TEST(other_counters_in_the_full_set)
     begin_fresh();
     fp->without = "sass"; /* what the chip has not */
     CHECK_OK(whole(&full, 1, &err));
-    CHECK_STR(stitch__counters_missing(counters), "ffma, fadd, fmul");
+    CHECK_STR(stitch__counters_missing(counters),
+              "ffma, fadd, fmul, global_load_bytes_per_sector, global_store_bytes_per_sector");
     CHECK_NEAR(value_of(STITCH__METRIC_THREAD_INST, 0), fake_profiler_value("smsp__thread_inst_executed.sum", 0), 0);
     check_quiet();
     fp->uncollectable = "realtime"; /* what this device has not */
