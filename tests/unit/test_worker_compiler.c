@@ -3,42 +3,17 @@
  * Sources of strangers are compiled in a process of their own: what comes out is what this process would have made of
  * them, and whatever they do to NVRTC, or the process to us, ends with a verdict in time.
  */
-#include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "compiler_check.h"
 #include "descriptors.h"
-#include "meter.h"
-#include "cuda/internal.h"
-#include "verify/verify.h"
 #include "worker/client.h"
 
-enum { SOON_MS = 60000 };
-
-static stitch_context *ctx;
-static stitch_error *err;
-static meter memory = {.refuse_at = -1};
-static char cache[] = "/tmp/stitch-compiler-test-XXXXXX";
-
 /* ---- contexts ---------------------------------------------------------------------------------------------------- */
-
-static void set_up_with(const char *device, bool cached)
-{
-    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
-    stitch_allocator allocator = {sizeof(allocator), meter_alloc, meter_realloc, meter_free, &memory};
-
-    if (cached && strstr(cache, "XXXXXX") && !mkdtemp(cache))
-        FAIL("no temporary folder");
-    options.device = device;
-    options.cache_dir = cached ? cache : "";
-    options.allocator = &allocator;
-    CHECK_OK(stitch_context_new(&ctx, &options, &err));
-}
 
 /* `mode` of the test worker; NULL: the real one, with probes. */
 static void set_up(const char *mode)
@@ -49,38 +24,6 @@ static void set_up(const char *mode)
         CHECK_INT(unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
     CHECK_INT(setenv("STITCH_WORKER", STITCH_TEST_WORKER, 1), 0);
     set_up_with("none", false);
-}
-
-static bool has_children(void)
-{
-    siginfo_t info;
-    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
-}
-
-static void tear_down(void)
-{
-    stitch_context_free(ctx);
-    ctx = NULL;
-    CHECK(!has_children());
-    CHECK_INT(memory.live, 0);
-}
-
-/* Without NVRTC there is nothing to compile with. */
-static void need_compiler(void)
-{
-    const stitch__nvrtc *nvrtc;
-    char version[32];
-
-    set_up_with("none", false);
-    int rc = stitch__nvrtc_get(ctx, &nvrtc, &err);
-    if (rc == STITCH_E_NO_LIBRARY) {
-        stitch_context_free(ctx);
-        SKIP(stitch_error_message(err));
-    }
-    CHECK_OK(rc);
-    snprintf(version, sizeof(version), "%d.%d", nvrtc->major, nvrtc->minor);
-    CHECK_INT(setenv("CUDA_STITCH_TEST_NVRTC", version, 1), 0); /* what a lying worker says that it has */
-    tear_down();
 }
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
@@ -116,24 +59,6 @@ static int compile(const char *source, bool elsewhere, bool ptx, int64_t timeout
     o.cancel = cancel;
     return stitch__compile_by(ctx, source, &o, elsewhere ? &by : NULL, image, &err);
 }
-
-static char *with_macros(int levels)
-{
-    stitch__buf b;
-    stitch__buf_init(&b, NULL);
-    stitch__buf_puts(&b, "#define U0 -\n");
-    for (int i = 1; i <= levels; i++)
-        stitch__buf_printf(&b, "#define U%d U%d U%d\n", i, i - 1, i - 1);
-    stitch__buf_printf(&b, "__global__ void k(float *y) { y[0] = U%d y[1]; }\n", levels);
-    return stitch__buf_take(&b, NULL);
-}
-
-#define TEMPLATES(depth)                                                                                               \
-    "template <int N> struct T { T<N - 1> a; T<N - 1> b; __device__ float g() { return a.g() + b.g(); } };\n"          \
-    "template <> struct T<0> { float v; __device__ float g() { return v; } };\n"                                       \
-    "__global__ void k(float *y) { T<" #depth "> t; y[0] = t.g(); }\n"
-
-#define GOOD "__global__ void k(float *y) { y[threadIdx.x] *= 2; }\n"
 
 static void check_same(const char *source, bool ptx)
 {
@@ -458,17 +383,6 @@ TEST(what_it_may_not_do)
 
 /* ---- in this process --------------------------------------------------------------------------------------------- */
 
-static int count_threads(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/task");
-    for (struct dirent *d; folder && (d = readdir(folder));)
-        count += *d->d_name != '.';
-    if (folder)
-        closedir(folder);
-    return count;
-}
-
 /* NVRTC cannot be interrupted. Who waits for it can: what it still uses stays until it ends, and goes then. */
 TEST(a_compilation_that_is_left_behind)
 {
@@ -492,219 +406,6 @@ TEST(a_compilation_that_is_left_behind)
     printf("# it ended %d ms later\n", 10 * waited);
 }
 
-/* ---- in a verification ------------------------------------------------------------------------------------------- */
-
-static const char plan[] = "{\"stitch\":1,\"run\":[{\"kernel\":\"k\",\"grid\":[1],\"block\":[32],\"args\":[\"y\"]}]}";
-
-static stitch_task *make_task(const char *reference_source)
-{
-    static const char *const shape[] = {"N"};
-    stitch_program *reference = NULL;
-    stitch_task *t = NULL;
-
-    CHECK_OK(stitch_task_new(ctx, "compiled", &t, &err));
-    CHECK_OK(stitch_task_set_dim(t, "N", 32, &err));
-    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, "y", STITCH_DTYPE_F32, 1, shape, NULL, &err));
-    CHECK_OK(stitch_program_parse(ctx, reference_source, plan, NULL, &reference, &err));
-    CHECK_OK(stitch_task_set_reference_program(t, reference, STITCH_DTYPE_F32, &err));
-    return t;
-}
-
-typedef struct verdict {
-    int rc, failed_stage, failed_status;
-    char message[2000], text[4000], why[600], *json;
-    double ms;
-} verdict;
-
-static verdict verify_against(const char *reference, int last_stage, const char *source, int where, int64_t timeout_ms)
-{
-    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
-    stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
-    stitch_program *p = NULL;
-    stitch_report *r = NULL;
-    stitch_task *t = make_task(reference);
-    verdict v = {0};
-    const char *message = "";
-    int64_t start = stitch__now_ns();
-    stitch_error *e = NULL;
-
-    o.where = where;
-    o.timeout_ms = timeout_ms;
-    o.last_stage = last_stage;
-    CHECK_OK(stitch_program_parse(ctx, source, plan, NULL, &p, &e));
-    v.rc = stitch_verify_program(ctx, t, p, &o, &r, &e);
-    v.ms = (double)(stitch__now_ns() - start) / 1e6;
-    snprintf(v.why, sizeof(v.why), "%s", stitch_error_message(e));
-    if (v.rc)
-        printf("# %s: %s\n", stitch_status_name(v.rc), v.why);
-    if (r) {
-        CHECK_INT(stitch_report_summary_get(r, &s), 0);
-        v.failed_stage = s.failed_stage;
-        v.failed_status = s.status;
-        CHECK_INT(stitch_report_stage(r, STITCH_STAGE_COMPILE, NULL, NULL, &message), 0);
-        snprintf(v.message, sizeof(v.message), "%s", message);
-        snprintf(v.text, sizeof(v.text), "%s", stitch_report_text(r));
-        v.json = stitch__strdup(NULL, stitch_report_json(r));
-    }
-    stitch_error_free(e);
-    stitch_report_free(r);
-    stitch_program_free(p);
-    stitch_task_free(t);
-    return v;
-}
-
-static verdict verify(const char *source, int where, int64_t timeout_ms)
-{
-    return verify_against(GOOD, STITCH_STAGE_COMPILE, source, where, timeout_ms);
-}
-
-static void verdict_free(verdict *v)
-{
-    stitch__zero_free(v->json);
-}
-
-TEST(verdicts)
-{
-    char *bomb = with_macros(21);
-    verdict v;
-
-    need_compiler();
-    CHECK_INT(setenv("STITCH_WORKER", STITCH_TEST_WORKER, 1), 0);
-    CHECK_INT(unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
-    for (int device = 0; device < 2; device++) { /* none, and a simulated one */
-        set_up_with(device ? "sim:sm_90" : "none", false);
-        for (int where = STITCH_VERIFY_AUTO; where <= STITCH_VERIFY_WORKER; where += STITCH_VERIFY_WORKER) {
-            v = verify(GOOD, where, SOON_MS);
-            CHECK_INT(v.rc, 0);
-            CHECK_INT(v.failed_stage, 0);
-            CHECK(!strstr(v.json, "compiled in the host's process"));
-            verdict_free(&v);
-            v = verify(bomb, where, SOON_MS);
-            CHECK_INT(v.rc, 0);
-            CHECK_INT(v.failed_stage, STITCH_STAGE_COMPILE);
-            CHECK_INT(v.failed_status, STITCH_E_COMPILE);
-            CHECK_HAS(v.message, "did not come through this source");
-            CHECK_HAS(v.text, "macros or templates that multiply");
-            CHECK(v.ms < SOON_MS / 2);
-            verdict_free(&v);
-            v = verify(TEMPLATES(30), where, 4000);
-            CHECK_INT(v.rc, 0);
-            CHECK_INT(v.failed_stage, STITCH_STAGE_COMPILE);
-            CHECK_INT(v.failed_status, STITCH_E_TIMEOUT);
-            CHECK_HAS(v.message, "not compiled in time");
-            printf("# %.0f ms\n", v.ms);
-            CHECK(v.ms < 4000);
-            verdict_free(&v);
-        }
-        tear_down();
-    }
-    stitch_free(bomb);
-}
-
-/* Without such a process: AUTO says that it compiles here, WORKER fails. What is in the cache needs none. */
-TEST(there_is_none)
-{
-    verdict v;
-
-    need_compiler();
-    CHECK_INT(setenv("STITCH_WORKER", "/nonexistent/stitch-worker", 1), 0);
-    set_up_with("sim:sm_90", true);
-    v = verify(GOOD, STITCH_VERIFY_WORKER, SOON_MS);
-    CHECK_INT(v.rc, STITCH_E_NOT_FOUND);
-    CHECK_HAS(v.why, "no executable file");
-    verdict_free(&v);
-    v = verify(GOOD, STITCH_VERIFY_AUTO, SOON_MS);
-    CHECK_INT(v.rc, 0);
-    CHECK_INT(v.failed_stage, 0);
-    CHECK_HAS(v.json, "the program was compiled in the host's process: there is no other");
-    verdict_free(&v);
-    v = verify(GOOD, STITCH_VERIFY_WORKER, SOON_MS);
-    CHECK_INT(v.rc, 0);
-    CHECK_INT(v.failed_stage, 0);
-    verdict_free(&v);
-    v = verify(GOOD, STITCH_VERIFY_HERE, SOON_MS);
-    CHECK(v.rc == 0 && v.failed_stage == 0 && !strstr(v.json, "compiled in the host's process"));
-    verdict_free(&v);
-    tear_down();
-}
-
-/* Once a process has had the source, it does not get into this one by ending that. */
-TEST(no_way_back)
-{
-    verdict v;
-
-    need_compiler();
-    CHECK_INT(setenv("STITCH_WORKER", STITCH_TEST_WORKER, 1), 0);
-    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "COMPILE:close", 1), 0);
-    set_up_with("sim:sm_90", false);
-    v = verify(GOOD, STITCH_VERIFY_AUTO, SOON_MS);
-    CHECK_INT(v.rc, 0);
-    CHECK_INT(v.failed_stage, STITCH_STAGE_COMPILE);
-    CHECK(!strstr(v.json, "compiled in the host's process"));
-    verdict_free(&v);
-    tear_down();
-    CHECK_INT(unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
-}
-
-/* The reference is compiled in this process: nobody waits for it beyond the deadline. */
-TEST(a_reference_that_takes_long)
-{
-    static const char two[] = "__global__ void k(float *y) { y[threadIdx.x] = 2; }\n";
-    int threads, waited = 0;
-    verdict v;
-
-    need_compiler();
-    set_up_with("sim:sm_90", false);
-    v = verify_against(GOOD, STITCH_STAGE_LOAD, two, STITCH_VERIFY_HERE, SOON_MS); /* whatever has threads has them */
-    CHECK(v.rc == 0 && !v.failed_stage);
-    verdict_free(&v);
-    threads = count_threads();
-    v = verify_against(TEMPLATES(12) "__global__ void k2(float *y) { T<12> t; y[1] = t.g(); }\n"
-                                     "__global__ void k3(float *y) { T<12> t; y[2] = t.g(); }\n",
-                       STITCH_STAGE_LOAD, two, STITCH_VERIFY_HERE, 1500);
-    CHECK_INT(v.rc, STITCH_E_TIMEOUT);
-    printf("# %.0f ms\n", v.ms);
-    CHECK(v.ms < 5000);
-    CHECK(count_threads() > threads); /* it is still at it */
-    verdict_free(&v);
-    tear_down();
-    while (count_threads() > threads && waited++ < 6000)
-        stitch__sleep_ms(10);
-    CHECK_INT(count_threads(), threads);
-}
-
-static void *verify_some(void *failed)
-{
-    for (int i = 0; i < 3; i++) {
-        char source[200];
-        snprintf(source, sizeof(source), "__global__ void k(float *y) { y[threadIdx.x] = %d; }\n", i);
-        verdict v = verify(source, STITCH_VERIFY_WORKER, SOON_MS);
-        *(bool *)failed |= v.rc || v.failed_stage;
-        verdict_free(&v);
-    }
-    return NULL;
-}
-
-TEST(two_threads)
-{
-    pthread_t threads[2];
-    bool failed[2] = {false, false};
-
-    need_compiler();
-    CHECK_INT(setenv("STITCH_WORKER", STITCH_TEST_WORKER, 1), 0);
-    set_up_with("sim:sm_90", false);
-    for (int i = 0; i < 2; i++)
-        CHECK_INT(pthread_create(&threads[i], NULL, verify_some, &failed[i]), 0);
-    for (int i = 0; i < 2; i++)
-        CHECK_INT(pthread_join(threads[i], NULL), 0);
-    CHECK(!failed[0] && !failed[1]);
-    tear_down();
-    char command[100];
-    snprintf(command, sizeof(command), "rm -rf %s", cache);
-    CHECK_INT(system(command), 0);
-}
-
 TEST_MAIN(RUN(the_same_as_here), RUN(large_images), RUN(it_idles_and_is_replaced), RUN(deadlines), RUN(cancellation),
           RUN(it_is_killed_by_somebody), RUN(lies), RUN(another_compiler), RUN(host_memory_runs_out),
-          RUN(what_it_may_not_do), RUN(a_compilation_that_is_left_behind), RUN(verdicts), RUN(there_is_none),
-          RUN(no_way_back), RUN(a_reference_that_takes_long), RUN(two_threads))
+          RUN(what_it_may_not_do), RUN(a_compilation_that_is_left_behind))
