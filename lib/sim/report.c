@@ -113,7 +113,7 @@ static void fill(stitch__exec *x, stitch__sim_report *r, stitch__sim_fault kind,
     r->size = size;
     r->first.place = place_of(x, in);
     r->first.write = write || (in && in->op == STITCH__OP_STORE);
-    r->first.atomic = in && in->flags & STITCH__IN_VOLATILE;
+    r->first.atomic = in && in->cls == STITCH__SIM_CLASS_ATOMIC; /* not volatile reads and writes */
     memcpy(r->first.block, x->block->id, sizeof(r->first.block));
     thread_id(x, x->warp->index, lane, r->first.thread);
 }
