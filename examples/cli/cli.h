@@ -126,7 +126,7 @@ int cli_trace_program(cli *c, stitch_program *program, stitch_trace **trace, sti
 /* profile_text.c: a stitch_profile_json() for people, on stdout */
 void cli_print_profile(const json_t *profile);
 
-/* html.c: the data of a report, which html_write() makes a page of. Objects are the caller's; NULL: no memory. */
+/* html.c: the data of a report, which cli_html_write() makes a page of. Objects are the caller's; NULL: no memory. */
 json_t *cli_html_begin(cli *c, const stitch_task *task);
 json_t *cli_html_attempt(stitch_program *program, const stitch_report *report); /* program: NULL, there is none */
 json_t *cli_html_trace(const stitch_trace *trace);

@@ -7,7 +7,7 @@
  *     stitch_verify(ctx, task, candidate, ...) -> report
  *     stitch_next(attempts, count, policy)     -> draft, repair, optimise, replan or stop
  *
- * The host drives the loop; examples/loop.c shows one in 40 lines.
+ * The host drives the loop; examples/loop.c is one.
  */
 #ifndef STITCH_AGENT_H
 #define STITCH_AGENT_H

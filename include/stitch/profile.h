@@ -32,7 +32,8 @@ typedef struct stitch_profile stitch_profile;
 
 /**
  * The work to profile, in the device's primary context, from the thread that profiles: called about ten times for
- * timeline and counters, and for samples until 20 ms have passed (once at least, 2,000 times at most). It must do the
+ * timeline and counters (more often where options.metrics need it), and for samples until 20 ms have passed (once at
+ * least, 2,000 times at most). It must do the
  * same work each time and need not wait for the device. Returns 0, or anything else to give up.
  * @since 0.1.0
  */

@@ -131,8 +131,8 @@ typedef struct stitch_op_arg {
 } stitch_op_arg;
 
 /** Enqueues the operator on `stream`. Must be capturable in a CUDA graph: no synchronisation, no allocation. `attrs` is the step's JSON
- *  object as text. Called while preparing or when pointers change, from the thread of that call, with the device's context
- *  current. Returns 0 or a status. */
+ *  object as text. Called when the graph is made: while preparing, and in the run after pointers have changed; where runs are plain launches (no_graph,
+ *  capturable) in every run. From the thread of that call, with the device's context current. Returns 0 or a status. */
 typedef int (*stitch_op_fn)(stitch_stream stream, const stitch_op_arg *args, size_t count, const char *attrs, void *userdata);
 
 /** A host operator under a name. @since 0.1.0 */

@@ -115,7 +115,7 @@ STITCH_API int stitch_task_set_weights_file(stitch_task *t, const char *path, st
 STITCH_API int stitch_task_set_tolerance(stitch_task *t, double atol, double rtol, stitch_error **err);
 STITCH_API int stitch_task_set_precision(stitch_task *t, int precision, stitch_error **err);
 /** Floating-point operations that one computation needs at the least, as an expression over the dims ("2*M*N*K"): a
- * timed run that would need more than the device's peak rate for the task's precision is refused. @since 0.1.0 */
+ * median time that would need more than the device's peak rate for the task's precision is refused. @since 0.1.0 */
 STITCH_API int stitch_task_set_flops(stitch_task *t, const char *flops, stitch_error **err);
 /** Text for the planner and the coder: what it computes, and its PyTorch (or other) source. NULL leaves one unchanged.
  */

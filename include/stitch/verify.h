@@ -57,8 +57,8 @@ typedef enum stitch_verify_where {
 
 /** Whether a program is checked by the simulator before it runs on a GPU. @since 0.1.0 */
 typedef enum stitch_verify_simulate {
-    /** At the task's reduced dims, where it has them; takes up to 20 s. Its results are compared, too, where the
-     * reference is a program. */
+    /** At the task's reduced dims (not where it has none), for up to 20 s. Its results are compared, too, where the
+     * reference is a program. A simulated device checks every program, at whatever dims it is run. */
     STITCH_SIMULATE_AUTO = 0,
     STITCH_SIMULATE_NEVER = 1,
 } stitch_verify_simulate;
@@ -77,7 +77,7 @@ typedef struct stitch_verify_options {
     size_t struct_size;
     int32_t trials;     /**< correctness trials with fresh inputs; 0: 5, 2 on a simulated device */
     int32_t warmup;     /**< runs before timing; 0: 10 */
-    int32_t iterations; /**< timed runs of candidate and baseline each; 0: 100 */
+    int32_t iterations; /**< timed runs of candidate and main baseline each; 0: 100 */
     int32_t last_stage; /**< stop after this stage; 0: all */
     /** Seed of all inputs and weights, to repeat a report. 0: a fresh one from the system, written into the report. */
     uint64_t seed;
@@ -142,7 +142,7 @@ typedef struct stitch_report_summary {
     int32_t status;                      /**< why it failed: STITCH_E_*; STITCH_OK */
     int32_t correct;                     /**< 1: the correct stage passed */
     int32_t timed;                       /**< 1: the time stage passed */
-    double max_abs_error, max_rel_error; /**< over all trials and outputs */
+    double max_abs_error, max_rel_error; /**< over all outputs of the trials with declared inputs, as the next three */
     double mean_abs_error;
     uint64_t elements, mismatches;     /**< elements compared, and those beyond the tolerance */
     double median_us, low_us, high_us; /**< of the candidate: median, 5th and 95th percentile of the timed runs */

@@ -532,7 +532,7 @@ static stitch__lanes_fn select_f64(const stitch__arith_op *op)
 {
     if (op->flags == STITCH__FTZ && op->round == STITCH__RN)
         return op->op == STITCH__RCP_APPROX ? f64_rcp_approx : op->op == STITCH__RSQRT_APPROX ? f64_rsqrt_seed : NULL;
-    if (op->flags || op->round != STITCH__RN) /* directed rounding is in arith_f64.c */
+    if (op->flags || op->round != STITCH__RN) /* directed rounding: arith.c */
         return NULL;
     return f64_plain[op->op];
 }

@@ -183,8 +183,8 @@ struct stitch__drv_context {
 
 const stitch__drv_chip *stitch__drv_context_chip(const stitch__drv_context *ctx);
 
-/* The calling thread's context, counted and locked, ready for work: STITCH__DRV_ENTER in every function that needs one.
- * The error otherwise: not initialised, no context, destroyed, failed. */
+/* The calling thread's context, counted and locked, ready for work. The
+ * error otherwise: not initialised, no context, destroyed, failed. */
 CUresult stitch__drv_enter(stitch__drv_context **out);
 /* The same without the test for a failed context. */
 CUresult stitch__drv_enter_failed(stitch__drv_context **out);
