@@ -117,7 +117,6 @@ void stitch__err_details(stitch_error **err, const char *text);
 /* ---- log.c ----------------------------------------------------------------------------------------------------- */
 
 STITCH__PRINTF(3, 4) void stitch__log(const stitch_context *ctx, int level, const char *fmt, ...);
-bool stitch__log_wants(const stitch_context *ctx, int level);
 
 /* ---- buf.c: growing text; a failed allocation sticks and is reported once at the end --------------------------- */
 

@@ -6,16 +6,11 @@
 
 #include "base/context_private.h"
 
-bool stitch__log_wants(const stitch_context *ctx, int level)
-{
-    return ctx && ctx->options.log && level <= ctx->options.log_level;
-}
-
 void stitch__log(const stitch_context *ctx, int level, const char *fmt, ...)
 {
     char text[2048];
     va_list ap;
-    if (!stitch__log_wants(ctx, level))
+    if (!ctx || !ctx->options.log || level > ctx->options.log_level)
         return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);

@@ -73,9 +73,9 @@ void stitch__toolkit_folders(const stitch_context *ctx, bool include, stitch__bu
  *     ...
  *     stitch__device_leave(dev); */
 int stitch__device_enter(stitch__device *dev, stitch_error **err);
+void stitch__device_leave(stitch__device *dev);
 /* Whether device code can address all memory of its process, the host's too (HMM, ATS). */
 bool stitch__device_reaches_host(const stitch__device *dev);
-void stitch__device_leave(stitch__device *dev);
 
 /* Turns a CUresult into a status: STITCH_OK, STITCH_E_NOMEM, STITCH_E_FAULT (context lost), STITCH_E_DRIVER. `what`
  * names the call and its object ("cuLaunchKernel of layernorm (run[2])"). */

@@ -44,7 +44,7 @@ typedef struct stitch__region {
 } stitch__region;
 
 /* Adds to facts that hold no kernels yet. The device's context is current. Returns what a callback returned if that
- * was not 0, STITCH_E_NOMEM, STITCH_E_CANCELLED or STITCH_E_TIMEOUT, or STITCH_OK. */
+ * was not 0, STITCH_E_NOMEM, STITCH_E_CANCELLED, STITCH_E_TIMEOUT or STITCH_E_FAULT, or STITCH_OK. */
 int stitch__collect(stitch_context *ctx, stitch__device *dev, const stitch__scope *scope, const stitch__region *region,
                     const stitch__collect_options *options, stitch__facts *f, stitch_error **err);
 
