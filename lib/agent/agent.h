@@ -22,22 +22,19 @@ typedef struct stitch__var {
 int stitch__template_render(const stitch_context *ctx, const char *name, const char *text, const stitch__var *vars,
                             size_t count, bool stable, char **out, stitch_error **err);
 
-/* ---- roles.c: what a context keeps for the agent ------------------------------------------------------------------
- */
+/* ---- roles.c: what a context keeps for the agent ----------------------------------------------------------------- */
 
 /* The model of a role, or of the coder. STITCH_E_STATE says how to set one. */
 int stitch__agent_model(stitch_context *ctx, int role, stitch_model **out, stitch_error **err);
 /* The template in force; NULL if there is none of this name. */
 const char *stitch__agent_prompt(stitch_context *ctx, const char *name);
 
-/* ---- next.c -------------------------------------------------------------------------------------------------------
- */
+/* ---- next.c ------------------------------------------------------------------------------------------------------ */
 
 /* What the host says of its attempts: sizes of structs, numbers in range. */
 int stitch__attempts_check(const stitch_context *ctx, const stitch_attempt *attempts, size_t count, stitch_error **err);
 
-/* ---- prompt.c: texts that templates are filled with; each released with stitch_free -------------------------------
- */
+/* ---- prompt.c: texts that templates are filled with; each released with stitch_free ------------------------------ */
 
 int stitch__prompt_interface(stitch_context *ctx, const stitch_task *task, char **out, stitch_error **err);
 /* Facts about the device, and the short form that fingerprints see. */
@@ -51,8 +48,7 @@ int stitch__prompt_render(stitch_context *ctx, const char *name, const stitch__v
                           char fingerprint[65], stitch_error **err);
 extern const char stitch__prompt_docs_program_format[];
 
-/* ---- reply.c: fenced blocks of a reply ------------------------------------------------------------------------------
- */
+/* ---- reply.c: fenced blocks of a reply --------------------------------------------------------------------------- */
 
 typedef struct stitch__blocks {
     char *cuda, *json, *notes; /* NULL where there is none; notes is never NULL */
@@ -62,8 +58,7 @@ typedef struct stitch__blocks {
 int stitch__reply_split(const stitch_context *ctx, const char *text, stitch__blocks *out, stitch_error **err);
 void stitch__blocks_free(stitch__blocks *b);
 
-/* ---- ask.c: a request, its format repairs, several at once ----------------------------------------------------------
- */
+/* ---- ask.c: a request, its format repairs, several at once ------------------------------------------------------- */
 
 /* Reads one reply. Returns STITCH_OK, STITCH_E_REPLY / STITCH_E_FORMAT / STITCH_E_LIMIT for what a repair may cure
  * (with `instruction` set to what to ask for), or another status that ends everything. `state` is per answer and may
@@ -104,8 +99,7 @@ int stitch__ask_many(stitch_context *ctx, const stitch__ask *ask, stitch__answer
                      stitch_error **err);
 void stitch__answer_clear(stitch__answer *a);
 
-/* ---- candidates and plans -------------------------------------------------------------------------------------------
- */
+/* ---- candidates and plans ---------------------------------------------------------------------------------------- */
 
 struct stitch_candidate {
     stitch_program *program;    /* NULL: could not be parsed */

@@ -121,8 +121,7 @@ typedef struct stitch__demangled {
  */
 int stitch__demangle(stitch__arena *arena, const char *symbol, stitch__demangled *out);
 
-/* ---- diagnostics.c
- * --------------------------------------------------------------------------------------------------- */
+/* ---- diagnostics.c ----------------------------------------------------------------------------------------------- */
 
 typedef struct stitch__diagnostics {
     size_t count, cap;
@@ -151,16 +150,14 @@ int stitch__diagnostics_add(stitch__arena *arena, stitch__diagnostics *list, int
 /* The log without ptxas's resource lines, which differ from run to run (they carry compile times). */
 void stitch__log_strip(const char *log, size_t len, stitch__buf *out);
 
-/* ---- source.c
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- source.c ---------------------------------------------------------------------------------------------------- */
 
 /* Looks for what must not reach the compiler: #include of files outside CUDA's folders (a compile log shows their text)
  * and nesting that overruns its stack. Adds an error for each; `folders` is NULL-terminated. 0 or STITCH_E_NOMEM. */
 int stitch__source_check(stitch__arena *arena, const char *source, size_t len, char *const *folders,
                          stitch__diagnostics *out);
 
-/* ---- headers.c: host headers that device code includes out of habit
- * --------------------------------------------------- */
+/* ---- headers.c: host headers that device code includes out of habit ---------------------------------------------- */
 
 typedef struct stitch__header {
     const char *name, *text;
@@ -169,8 +166,7 @@ typedef struct stitch__header {
 extern const stitch__header stitch__headers[];
 extern const size_t stitch__header_count;
 
-/* ---- image.c
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- image.c ----------------------------------------------------------------------------------------------------- */
 
 typedef struct stitch__kernel {
     stitch_kernel_info info;
@@ -199,8 +195,7 @@ int stitch__image_set_data(stitch_image *image, const void *data, size_t size, b
 int stitch__image_set_kernels(stitch_image *image, const char *const *names, const char *const *symbols, size_t count,
                               stitch__usages *usages, stitch_error **err);
 
-/* ---- cache.c
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- cache.c ----------------------------------------------------------------------------------------------------- */
 
 /* The cache never makes a compilation fail: a miss is NULL, a failed store is logged. `key` is 64 hex digits. */
 stitch_image *stitch__cache_load(stitch_context *ctx, const char *key);
@@ -214,8 +209,7 @@ void stitch__cache_trim(const stitch_context *ctx, uint64_t limit);
  */
 const char *stitch__headers_advice(const stitch__cuda *cuda);
 
-/* ---- arch.c: names of architectures
- * -------------------------------------------------------------------------------------- */
+/* ---- arch.c: names of architectures ------------------------------------------------------------------------------ */
 
 /* "sm_90a" -> 90 and 'a'; false for anything else. */
 bool stitch__arch_parse(const char *arch, int *number, char *suffix);

@@ -131,7 +131,7 @@ typedef struct stitch__figure_text {
 } stitch__figure_text;
 
 stitch__figure_text stitch__count(double value); /* "3970", "8.59 G" */
-stitch__figure_text stitch__time(double us);     /* "3.20 us", "7.40 ms", "1.250 s" */
+stitch__figure_text stitch__time(double us);     /* "3.20 us", "7.40 ms", "1.25 s" */
 /* How busy a part of the device (stitch__figures.memory_part, compute_part) is: "tensor cores at 72 % of their peak" */
 stitch__figure_text stitch__level(const char *part, double share);
 /* What to do about an occupancy that this limits; "" for what is not known. */

@@ -18,26 +18,26 @@ static int parse_tensor_map(stitch__parser *p, const json_t *v, const stitch__jp
     const char *word = "none";
     if (!m)
         return stitch__err_nomem(p->ctx, p->err);
-    TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
-    TRY(stitch__parse_member_ref(p, v, at, "buffer", true, &m->buffer));
+    STITCH__TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
+    STITCH__TRY(stitch__parse_member_ref(p, v, at, "buffer", true, &m->buffer));
     const json_t *shape = json_object_get(v, "shape"), *box = json_object_get(v, "box"),
                  *strides = json_object_get(v, "strides");
     stitch__jpath shape_at = {at, "shape", 0}, box_at = {at, "box", 0}, strides_at = {at, "strides", 0},
                   swizzle_at = {at, "swizzle", 0};
     if (!shape || !box)
         return stitch__json_err(p->ctx, at, p->err, "'%s' is missing", shape ? "box" : "shape");
-    TRY(stitch__parse_exprs(p, shape, &shape_at, 5, m->shape, &m->rank));
-    TRY(stitch__parse_exprs(p, box, &box_at, 5, m->box, &count));
+    STITCH__TRY(stitch__parse_exprs(p, shape, &shape_at, 5, m->shape, &m->rank));
+    STITCH__TRY(stitch__parse_exprs(p, box, &box_at, 5, m->box, &count));
     if (count != m->rank)
         return stitch__json_err(p->ctx, &box_at, p->err, "%zu extents, but shape has %zu", count, m->rank);
     if (strides) {
-        TRY(stitch__parse_exprs(p, strides, &strides_at, 5, m->strides, &count));
+        STITCH__TRY(stitch__parse_exprs(p, strides, &strides_at, 5, m->strides, &count));
         if (count != m->rank && count + 1 != m->rank)
             return stitch__json_err(p->ctx, &strides_at, p->err,
                                     "%zu strides, but shape has %zu extents; the innermost stride (1) may be left out",
                                     count, m->rank);
     }
-    TRY(stitch__json_string(p->ctx, v, at, "swizzle", false, &word, p->err));
+    STITCH__TRY(stitch__json_string(p->ctx, v, at, "swizzle", false, &word, p->err));
     while (m->swizzle < (int32_t)STITCH__COUNT(swizzles) && strcmp(swizzles[m->swizzle], word) != 0)
         m->swizzle++;
     if (m->swizzle == (int32_t)STITCH__COUNT(swizzles))
@@ -111,7 +111,7 @@ int stitch__parse_args(stitch__parser *p, const json_t *v, const stitch__jpath *
         return stitch__err_nomem(p->ctx, p->err);
     for (size_t i = 0; i < n; i++) {
         stitch__jpath here = {at, NULL, i};
-        TRY(parse_arg(p, json_array_get(v, i), &here, &(*out)[i]));
+        STITCH__TRY(parse_arg(p, json_array_get(v, i), &here, &(*out)[i]));
     }
     *count = n;
     return STITCH_OK;

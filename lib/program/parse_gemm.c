@@ -14,7 +14,7 @@ static int parse_word(stitch__parser *p, const json_t *v, const stitch__jpath *a
 {
     const char *word = NULL;
     stitch__jpath here = {at, key, 0};
-    TRY(stitch__json_string(p->ctx, v, at, key, false, &word, p->err));
+    STITCH__TRY(stitch__json_string(p->ctx, v, at, key, false, &word, p->err));
     *out = fallback;
     for (size_t i = 0; word && i < count; i++) {
         if (strcmp(word, words[i]) == 0) {
@@ -32,14 +32,14 @@ static int parse_modes(stitch__parser *p, const json_t *v, const stitch__jpath *
     static const int32_t compute_types[] = {STITCH_DTYPE_F32, STITCH_DTYPE_TF32, STITCH_DTYPE_F16, STITCH_DTYPE_F64,
                                             STITCH_DTYPE_NONE};
     size_t word;
-    TRY(parse_word(p, v, at, "epilogue", epilogues, STITCH__COUNT(epilogues), "none, relu, gelu", 0, &word));
+    STITCH__TRY(parse_word(p, v, at, "epilogue", epilogues, STITCH__COUNT(epilogues), "none, relu, gelu", 0, &word));
     g->epilogue = (int32_t)word;
-    TRY(parse_word(p, v, at, "compute", computes, STITCH__COUNT(computes), "f32, tf32, f16, f64",
-                   STITCH__COUNT(computes), &word));
+    STITCH__TRY(parse_word(p, v, at, "compute", computes, STITCH__COUNT(computes), "f32, tf32, f16, f64",
+                           STITCH__COUNT(computes), &word));
     g->compute = compute_types[word];
-    TRY(stitch__json_bool(p->ctx, v, at, "trans_a", false, &g->trans_a, p->err));
-    TRY(stitch__json_bool(p->ctx, v, at, "trans_b", false, &g->trans_b, p->err));
-    TRY(stitch__json_number(p->ctx, v, at, "alpha", false, &g->alpha, p->err));
+    STITCH__TRY(stitch__json_bool(p->ctx, v, at, "trans_a", false, &g->trans_a, p->err));
+    STITCH__TRY(stitch__json_bool(p->ctx, v, at, "trans_b", false, &g->trans_b, p->err));
+    STITCH__TRY(stitch__json_number(p->ctx, v, at, "alpha", false, &g->alpha, p->err));
     return stitch__json_number(p->ctx, v, at, "beta", false, &g->beta, p->err);
 }
 
@@ -49,7 +49,7 @@ int stitch__parse_gemm(stitch__parser *p, const json_t *v, const stitch__jpath *
     if (!g)
         return stitch__err_nomem(p->ctx, p->err);
     g->alpha = 1;
-    TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
+    STITCH__TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
     struct {
         const char *key;
         stitch__ref *ref;
@@ -57,7 +57,7 @@ int stitch__parse_gemm(stitch__parser *p, const json_t *v, const stitch__jpath *
     } refs[] = {
         {"a", &g->a, true}, {"b", &g->b, true}, {"c", &g->c, true}, {"d", &g->d, false}, {"bias", &g->bias, false}};
     for (size_t i = 0; i < STITCH__COUNT(refs); i++)
-        TRY(stitch__parse_member_ref(p, v, at, refs[i].key, refs[i].required, refs[i].ref));
+        STITCH__TRY(stitch__parse_member_ref(p, v, at, refs[i].key, refs[i].required, refs[i].ref));
     struct {
         const char *key;
         stitch__expr **expr;
@@ -77,8 +77,8 @@ int stitch__parse_gemm(stitch__parser *p, const json_t *v, const stitch__jpath *
         {"stride_d", &g->stride_d, false},
     };
     for (size_t i = 0; i < STITCH__COUNT(exprs); i++)
-        TRY(stitch__parse_member_expr(p, v, at, exprs[i].key, exprs[i].required, exprs[i].expr));
-    TRY(parse_modes(p, v, at, g));
+        STITCH__TRY(stitch__parse_member_expr(p, v, at, exprs[i].key, exprs[i].required, exprs[i].expr));
+    STITCH__TRY(parse_modes(p, v, at, g));
     if (g->d.name && g->beta == 0)
         return stitch__json_err(p->ctx, at, p->err,
                                 "'d' is given but beta is 0: it would not be read; set beta, or leave d out");

@@ -48,8 +48,8 @@ static int parse_kernel(stitch__parser *p, const json_t *v, const stitch__jpath 
     const char *name;
     if (!k)
         return rc;
-    TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
-    TRY(stitch__json_string(p->ctx, v, at, "kernel", true, &name, p->err));
+    STITCH__TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
+    STITCH__TRY(stitch__json_string(p->ctx, v, at, "kernel", true, &name, p->err));
     if (!kernel_name_valid(name)) {
         stitch__jpath here = {at, "kernel", 0};
         return stitch__json_err(p->ctx, &here, p->err,
@@ -67,18 +67,18 @@ static int parse_kernel(stitch__parser *p, const json_t *v, const stitch__jpath 
         const json_t *list = json_object_get(v, sizes[i].key);
         stitch__jpath here = {at, sizes[i].key, 0};
         if (list)
-            TRY(stitch__parse_exprs(p, list, &here, 3, sizes[i].list, sizes[i].rank));
+            STITCH__TRY(stitch__parse_exprs(p, list, &here, 3, sizes[i].list, sizes[i].rank));
         else if (sizes[i].required)
             return stitch__json_err(p->ctx, at, p->err, "'%s' is missing", sizes[i].key);
     }
-    TRY(stitch__parse_member_expr(p, v, at, "shared", false, &k->shared));
-    TRY(stitch__json_bool(p->ctx, v, at, "cooperative", false, &k->cooperative, p->err));
-    TRY(stitch__json_bool(p->ctx, v, at, "pdl", false, &k->pdl, p->err));
+    STITCH__TRY(stitch__parse_member_expr(p, v, at, "shared", false, &k->shared));
+    STITCH__TRY(stitch__json_bool(p->ctx, v, at, "cooperative", false, &k->cooperative, p->err));
+    STITCH__TRY(stitch__json_bool(p->ctx, v, at, "pdl", false, &k->pdl, p->err));
     const json_t *args = json_object_get(v, "args");
     stitch__jpath args_at = {at, "args", 0};
     if (!args)
         return stitch__json_err(p->ctx, at, p->err, "'args' is missing; a kernel without parameters has []");
-    TRY(stitch__parse_args(p, args, &args_at, &k->args, &k->arg_count));
+    STITCH__TRY(stitch__parse_args(p, args, &args_at, &k->args, &k->arg_count));
     k->name = stitch__arena_strdup(&p->doc->arena, name);
     out->kind = STITCH__STEP_KERNEL;
     out->u.kernel = k;
@@ -92,10 +92,10 @@ static int parse_copy(stitch__parser *p, const json_t *v, const stitch__jpath *a
     stitch__copy_step *c = arena_zeroed(p, sizeof(*c), &rc);
     if (!c)
         return rc;
-    TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
-    TRY(stitch__parse_member_ref(p, v, at, "from", true, &c->from));
-    TRY(stitch__parse_member_ref(p, v, at, "to", true, &c->to));
-    TRY(stitch__parse_member_expr(p, v, at, "count", false, &c->count));
+    STITCH__TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
+    STITCH__TRY(stitch__parse_member_ref(p, v, at, "from", true, &c->from));
+    STITCH__TRY(stitch__parse_member_ref(p, v, at, "to", true, &c->to));
+    STITCH__TRY(stitch__parse_member_expr(p, v, at, "count", false, &c->count));
     out->kind = STITCH__STEP_COPY;
     out->u.copy = c;
     return STITCH_OK;
@@ -108,13 +108,13 @@ static int parse_fill(stitch__parser *p, const json_t *v, const stitch__jpath *a
     stitch__fill_step *f = arena_zeroed(p, sizeof(*f), &rc);
     if (!f)
         return rc;
-    TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
-    TRY(stitch__parse_member_ref(p, v, at, "buffer", true, &f->buffer));
-    TRY(stitch__json_number(p->ctx, v, at, "value", true, &f->value, p->err));
+    STITCH__TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
+    STITCH__TRY(stitch__parse_member_ref(p, v, at, "buffer", true, &f->buffer));
+    STITCH__TRY(stitch__json_number(p->ctx, v, at, "value", true, &f->value, p->err));
     const json_t *value = json_object_get(v, "value");
     f->is_real = json_is_real(value);
     f->integer = f->is_real ? 0 : json_integer_value(value);
-    TRY(stitch__parse_member_expr(p, v, at, "count", false, &f->count));
+    STITCH__TRY(stitch__parse_member_expr(p, v, at, "count", false, &f->count));
     out->kind = STITCH__STEP_FILL;
     out->u.fill = f;
     return STITCH_OK;
@@ -128,18 +128,18 @@ static int parse_repeat(stitch__parser *p, const json_t *v, const stitch__jpath 
     const char *var;
     if (!r)
         return rc;
-    TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
-    TRY(stitch__json_string(p->ctx, v, at, "var", true, &var, p->err));
+    STITCH__TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
+    STITCH__TRY(stitch__json_string(p->ctx, v, at, "var", true, &var, p->err));
     if (!stitch__name_valid(var)) {
         stitch__jpath here = {at, "var", 0};
         return stitch__json_err(p->ctx, &here, p->err, "\"%.64s\" is no name", var);
     }
-    TRY(stitch__parse_member_expr(p, v, at, "count", true, &r->count));
+    STITCH__TRY(stitch__parse_member_expr(p, v, at, "count", true, &r->count));
     const json_t *steps = json_object_get(v, "steps");
     stitch__jpath steps_at = {at, "steps", 0};
     if (!steps)
         return stitch__json_err(p->ctx, at, p->err, "'steps' is missing");
-    TRY(stitch__parse_steps(p, steps, &steps_at, &r->steps));
+    STITCH__TRY(stitch__parse_steps(p, steps, &steps_at, &r->steps));
     r->symbol = stitch__symbol(&p->doc->symbols, var, strlen(var));
     if (r->symbol < 0)
         return stitch__err_nomem(p->ctx, p->err);
@@ -157,8 +157,8 @@ static int parse_op(stitch__parser *p, const json_t *v, const stitch__jpath *at,
     const char *name;
     if (!o)
         return rc;
-    TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
-    TRY(stitch__json_string(p->ctx, v, at, "name", true, &name, p->err));
+    STITCH__TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
+    STITCH__TRY(stitch__json_string(p->ctx, v, at, "name", true, &name, p->err));
     if (!stitch__name_valid(name)) {
         stitch__jpath here = {at, "name", 0};
         return stitch__json_err(p->ctx, &here, p->err, "\"%.64s\" is no name of an operator", name);
@@ -167,7 +167,7 @@ static int parse_op(stitch__parser *p, const json_t *v, const stitch__jpath *at,
     stitch__jpath args_at = {at, "args", 0}, attrs_at = {at, "attrs", 0};
     if (!args)
         return stitch__json_err(p->ctx, at, p->err, "'args' is missing");
-    TRY(stitch__parse_args(p, args, &args_at, &o->args, &o->arg_count));
+    STITCH__TRY(stitch__parse_args(p, args, &args_at, &o->args, &o->arg_count));
     for (size_t i = 0; i < o->arg_count; i++) {
         stitch__jpath here = {&args_at, NULL, i};
         if (o->args[i].kind == STITCH__ARG_TENSOR_MAP)
@@ -199,22 +199,22 @@ static int parse_conv(stitch__parser *p, const json_t *v, const stitch__jpath *a
     bool transposed;
     const char *word;
     size_t count;
-    TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
-    TRY(stitch__parse_member_ref(p, v, at, "x", true, &ref));
-    TRY(stitch__parse_member_ref(p, v, at, "w", true, &ref));
-    TRY(stitch__parse_member_ref(p, v, at, "y", true, &ref));
-    TRY(stitch__parse_member_ref(p, v, at, "bias", false, &ref));
-    TRY(stitch__parse_member_expr(p, v, at, "groups", false, &exprs[0]));
+    STITCH__TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
+    STITCH__TRY(stitch__parse_member_ref(p, v, at, "x", true, &ref));
+    STITCH__TRY(stitch__parse_member_ref(p, v, at, "w", true, &ref));
+    STITCH__TRY(stitch__parse_member_ref(p, v, at, "y", true, &ref));
+    STITCH__TRY(stitch__parse_member_ref(p, v, at, "bias", false, &ref));
+    STITCH__TRY(stitch__parse_member_expr(p, v, at, "groups", false, &exprs[0]));
     for (size_t i = 0; i < STITCH__COUNT(lists); i++) {
         const json_t *list = json_object_get(v, lists[i]);
         stitch__jpath here = {at, lists[i], 0};
         if (list)
-            TRY(stitch__parse_exprs(p, list, &here, STITCH_MAX_RANK, exprs, &count));
+            STITCH__TRY(stitch__parse_exprs(p, list, &here, STITCH_MAX_RANK, exprs, &count));
     }
-    TRY(stitch__json_bool(p->ctx, v, at, "transposed", false, &transposed, p->err));
-    TRY(stitch__json_string(p->ctx, v, at, "layout", false, &word, p->err));
-    TRY(stitch__json_string(p->ctx, v, at, "epilogue", false, &word, p->err));
-    TRY(stitch__json_string(p->ctx, v, at, "compute", false, &word, p->err));
+    STITCH__TRY(stitch__json_bool(p->ctx, v, at, "transposed", false, &transposed, p->err));
+    STITCH__TRY(stitch__json_string(p->ctx, v, at, "layout", false, &word, p->err));
+    STITCH__TRY(stitch__json_string(p->ctx, v, at, "epilogue", false, &word, p->err));
+    STITCH__TRY(stitch__json_string(p->ctx, v, at, "compute", false, &word, p->err));
     char place[256];
     stitch__jpath_print(at, place, sizeof(place));
     return stitch__err(
@@ -224,7 +224,7 @@ static int parse_conv(stitch__parser *p, const json_t *v, const stitch__jpath *a
 
 static int parse_after(stitch__parser *p, const json_t *v, const stitch__jpath *at, stitch__step *out)
 {
-    TRY(stitch__json_string(p->ctx, v, at, "id", false, &out->id, p->err));
+    STITCH__TRY(stitch__json_string(p->ctx, v, at, "id", false, &out->id, p->err));
     if (out->id) {
         if (!stitch__name_valid(out->id)) {
             stitch__jpath here = {at, "id", 0};
@@ -296,11 +296,11 @@ static int parse_step(stitch__parser *p, const json_t *v, const stitch__jpath *a
     out->place = stitch__arena_strdup(&p->doc->arena, place);
     if (!out->place)
         return stitch__err_nomem(p->ctx, p->err);
-    TRY(parse_after(p, v, at, out));
+    STITCH__TRY(parse_after(p, v, at, out));
     if (strcmp(kind, "kernel") == 0)
         return parse_kernel(p, v, at, out);
     const char *keys[] = {kind, "id", "after", NULL};
-    TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
+    STITCH__TRY(stitch__json_keys(p->ctx, v, at, keys, p->err));
     stitch__jpath here = {at, kind, 0};
     const json_t *body = json_object_get(v, kind);
     switch (kind[0]) {
@@ -325,7 +325,7 @@ int stitch__parse_steps(stitch__parser *p, const json_t *v, const stitch__jpath 
         return stitch__err_nomem(p->ctx, p->err);
     for (size_t i = 0; i < n; i++) {
         stitch__jpath here = {at, NULL, i};
-        TRY(parse_step(p, json_array_get(v, i), &here, &out->items[i]));
+        STITCH__TRY(parse_step(p, json_array_get(v, i), &here, &out->items[i]));
         out->graph |= out->items[i].has_after;
         out->count++;
     }

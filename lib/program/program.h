@@ -313,7 +313,7 @@ bool stitch__doc_calls_host(const stitch__doc *doc);
 int stitch__limits_resolve(const stitch_context *ctx, const stitch_program_limits *given, stitch__limits *out,
                            stitch_error **err);
 
-#define TRY(call)                                                                                                      \
+#define STITCH__TRY(call)                                                                                              \
     do {                                                                                                               \
         int try_rc = (call);                                                                                           \
         if (try_rc != STITCH_OK)                                                                                       \
@@ -364,8 +364,7 @@ const char *stitch__place(const stitch__step *step, const char *field, char out[
 /* STITCH_OK if there are none, else `code` with the first as message and all as details. Empties the list. */
 int stitch__findings_end(stitch__findings *f, int code, stitch_error **err);
 
-/* ---- resolve.c, session.c: names and values -----------------------------------------------------------------------
- */
+/* ---- resolve.c, session.c: names and values ---------------------------------------------------------------------- */
 
 /* Resolves every name of `doc` against the interface; orders graphs. Findings only; STITCH_E_NOMEM otherwise. */
 int stitch__resolve(stitch__doc *doc, const stitch_interface *iface, stitch__findings *f, stitch_error **err);
@@ -423,8 +422,7 @@ bool stitch__eval_count(stitch__session *s, const stitch__step *step, stitch__ex
 /* Elements from the first to the last of a matrix in a batch; 0 on overflow. */
 uint64_t stitch__matrix_extent(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride);
 
-/* ---- validate.c, check_steps.c, check_access.c, signature.c --------------------------------------------------------
- */
+/* ---- validate.c, check_steps.c, check_access.c, signature.c ------------------------------------------------------ */
 
 typedef struct stitch__arch_limits {
     const char *name;
@@ -475,8 +473,7 @@ int stitch__check_signatures(stitch__doc *doc, const stitch_image *image, const 
 /* The names of all kernels, each once; *names is released with stitch_free. */
 int stitch__kernel_names(const stitch__doc *doc, const char ***names, size_t *count, stitch_error **err);
 
-/* ---- program.c, file.c
- * ----------------------------------------------------------------------------------------------- */
+/* ---- program.c, file.c ------------------------------------------------------------------------------------------- */
 
 /* Device code of one architecture: the program's kernels, and the helper kernels (helpers.c) when the plan needs them.
  */

@@ -9,8 +9,7 @@
 #include <fenv.h>
 #include <stddef.h>
 
-/* ---- f64 with directed rounding: rare, so the processor's rounding mode is changed around the loop
- * -------------------- */
+/* ---- f64 with directed rounding: rare, so the processor's rounding mode is changed around the loop --------------- */
 
 /* `nan_b` and `nan_c`: operands other than a that a NaN result may come from. */
 #define DIRECTED(name, expr, nan_b, nan_c)                                                                             \

@@ -273,8 +273,7 @@ typedef struct stitch__sim_result {
 int stitch__sim_launch_run(const stitch__sim_launch *launch, stitch__sim_result *out, stitch_error **err);
 void stitch__sim_result_clear(stitch__sim_result *r);
 
-/* ---- tensor maps: what cuTensorMapEncodeTiled of the driver layer writes into the 128 bytes of a CUtensorMap ------
- */
+/* ---- tensor maps: what cuTensorMapEncodeTiled of the driver layer writes into the 128 bytes of a CUtensorMap ----- */
 
 #define STITCH__SIM_TENSOR_MAP_MAGIC UINT64_C(0x70616d7469747330)
 

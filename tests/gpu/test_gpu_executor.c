@@ -8,8 +8,7 @@
 #include "program/executor.h"
 #include "program_rig.h"
 
-/* ---- faults: first, while this process has not opened the device ---------------------------------------------------
- */
+/* ---- faults: first, while this process has not opened the device ------------------------------------------------- */
 
 /* 0: as expected. */
 static int fault_in_child(void)
@@ -57,8 +56,7 @@ TEST(faults_are_reported)
     CHECK_INT(WEXITSTATUS(status), 0);
 }
 
-/* ---- kernels --------------------------------------------------------------------------------------------------------
- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 TEST(kernel_arguments)
 {
@@ -234,8 +232,7 @@ TEST(tensor_maps)
     rig_close(&r);
 }
 
-/* ---- copies, fills, loops -------------------------------------------------------------------------------------------
- */
+/* ---- copies, fills, loops ---------------------------------------------------------------------------------------- */
 
 TEST(copies_and_fills)
 {
@@ -368,8 +365,7 @@ TEST(pauses)
     rig_close(&r);
 }
 
-/* ---- graphs of steps ------------------------------------------------------------------------------------------------
- */
+/* ---- graphs of steps --------------------------------------------------------------------------------------------- */
 
 /* a, b1..b12 after a, c after all: y = sum of k * x. Then the same inside a loop, and a loop inside the graph. */
 TEST(graphs_of_steps)
@@ -438,8 +434,7 @@ TEST(graphs_of_steps)
     }
 }
 
-/* ---- pointers, dims, weights, states --------------------------------------------------------------------------------
- */
+/* ---- pointers, dims, weights, states ----------------------------------------------------------------------------- */
 
 TEST(pointers_change)
 {
