@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/** Compiled device code of one architecture, with what the compiler said about it. Immutable; may be read from several threads. @since 0.1.0 */
+/** Compiled device code of one architecture, with what the compiler said about it. Immutable; may be read from several
+ * threads. @since 0.1.0 */
 typedef struct stitch_image stitch_image;
 
 typedef enum stitch_severity {
@@ -26,11 +27,14 @@ typedef struct stitch_diagnostic {
     int32_t severity;
     int32_t line, column;
     int32_t reserved;
-    const char *file;    /**< "program.cu" for the source that was given */
+    const char *file; /**< "program.cu" for the source that was given */
     const char *message;
 } stitch_diagnostic;
 
-#define STITCH_DIAGNOSTIC_INIT {sizeof(stitch_diagnostic), 0, 0, 0, 0, NULL, NULL}
+#define STITCH_DIAGNOSTIC_INIT                                                                                         \
+    {                                                                                                                  \
+        sizeof(stitch_diagnostic), 0, 0, 0, 0, NULL, NULL                                                              \
+    }
 
 typedef enum stitch_param_kind {
     STITCH_PARAM_UNKNOWN = 0, /**< only the size is known (extern "C" kernels) */
@@ -43,31 +47,37 @@ typedef enum stitch_param_kind {
 typedef struct stitch_param_info {
     size_t struct_size;
     int32_t kind;
-    int32_t dtype;       /**< stitch_dtype; NONE where unknown */
-    int32_t is_const;    /**< pointer to const */
+    int32_t dtype;    /**< stitch_dtype; NONE where unknown */
+    int32_t is_const; /**< pointer to const */
     int32_t is_tensor_map;
     /** Bytes in the parameter block. The offset is for display: pass parameters one by one (kernelParams), because the
      *  packed layout of over-aligned parameters depends on the architecture. */
     uint64_t offset, size;
-    const char *type;    /**< "const float *", as the source has it where known, else "" */
+    const char *type; /**< "const float *", as the source has it where known, else "" */
 } stitch_param_info;
 
-#define STITCH_PARAM_INFO_INIT {sizeof(stitch_param_info), 0, 0, 0, 0, 0, 0, NULL}
+#define STITCH_PARAM_INFO_INIT                                                                                         \
+    {                                                                                                                  \
+        sizeof(stitch_param_info), 0, 0, 0, 0, 0, 0, NULL                                                              \
+    }
 
 /** One `__global__` function (or template instance) of an image. Counts are bytes. -1: not known. @since 0.1.0 */
 typedef struct stitch_kernel_info {
     size_t struct_size;
-    const char *name;    /**< as asked for: "layernorm<256>" */
-    const char *symbol;  /**< in the module: "_Z9layernormILi256EEvPKf" */
+    const char *name;   /**< as asked for: "layernorm<256>" */
+    const char *symbol; /**< in the module: "_Z9layernormILi256EEvPKf" */
     int64_t registers;
     int64_t static_shared;
-    int64_t local;       /**< stack frame and spills, a thread */
+    int64_t local; /**< stack frame and spills, a thread */
     int64_t spill_stores, spill_loads;
     int64_t max_threads; /**< from __launch_bounds__; -1: the device's limit */
     size_t param_count;
 } stitch_kernel_info;
 
-#define STITCH_KERNEL_INFO_INIT {sizeof(stitch_kernel_info), NULL, NULL, 0, 0, 0, 0, 0, 0, 0}
+#define STITCH_KERNEL_INFO_INIT                                                                                        \
+    {                                                                                                                  \
+        sizeof(stitch_kernel_info), NULL, NULL, 0, 0, 0, 0, 0, 0, 0                                                    \
+    }
 
 typedef struct stitch_compile_options {
     size_t struct_size;
@@ -86,25 +96,28 @@ typedef struct stitch_compile_options {
     /** The call ends when either says so. NVRTC itself cannot be interrupted: its thread then goes on by itself, with
      *  the memory that it uses, until it is done or the process ends. */
     const stitch_cancel *cancel;
-    int64_t timeout_ms; /**< 0: none */
+    int64_t timeout_ms;        /**< 0: none */
     uint64_t max_source_bytes; /**< 0: 4 MiB */
 } stitch_compile_options;
 
-#define STITCH_COMPILE_OPTIONS_INIT {sizeof(stitch_compile_options), NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0, 0}
+#define STITCH_COMPILE_OPTIONS_INIT                                                                                    \
+    {                                                                                                                  \
+        sizeof(stitch_compile_options), NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0, 0                                       \
+    }
 
 STITCH_API int stitch_compile_options_init(stitch_compile_options *options, size_t struct_size);
 
 /**
- * Compiles `source`. Thread-safe: several compilations may run at once. On STITCH_E_COMPILE *out is set too: it holds the
- * diagnostics and no code. A name in `names` that the source does not define is such an error.
+ * Compiles `source`. Thread-safe: several compilations may run at once. On STITCH_E_COMPILE *out is set too: it holds
+ * the diagnostics and no code. A name in `names` that the source does not define is such an error.
  *
  * NVRTC runs in this process. A source can be made to crash it (macros that multiply, for example), and it takes the
  * process along: stitch_verify_program() compiles sources of strangers elsewhere.
  *
  * Headers: CUDA's own (cuda_fp16.h, mma.h, cooperative_groups.h, cub/..., cuda/std/...) from the toolkit or the wheels
  * that NVRTC belongs to, and small stand-ins for host headers that device code includes out of habit (stdint.h, math.h,
- * cuda_runtime.h, type_traits, ...; cuda.h brings CUtensorMap). Files by absolute path, by "..", from the current folder
- * or by a macro's name are refused: the log of such an include would show their text.
+ * cuda_runtime.h, type_traits, ...; cuda.h brings CUtensorMap). Files by absolute path, by "..", from the current
+ * folder or by a macro's name are refused: the log of such an include would show their text.
  *
  * Cache: the key is made of everything that decides the result. Failed compilations are not kept. A flag that brings in
  * files (-I, --pre-include, ...) switches the cache off for the call. @since 0.1.0

@@ -32,9 +32,9 @@ typedef struct stitch_context_options {
     /** Oldest entries go when the cache outgrows this many bytes. 0: 1 GiB. */
     uint64_t cache_limit_bytes;
     /** Root of a CUDA toolkit to use instead of the ones that are searched for. NULL: $STITCH_CUDA_PATH, $CUDA_HOME,
-     *  $CUDA_PATH, the system, Python wheels (of the environment that the library was installed into as a Python package,
-     *  $VIRTUAL_ENV, $CONDA_PREFIX, a virtual environment `venv` beside the folder of the library, python3 on PATH, the
-     *  user, the system). */
+     *  $CUDA_PATH, the system, Python wheels (of the environment that the library was installed into as a Python
+     * package, $VIRTUAL_ENV, $CONDA_PREFIX, a virtual environment `venv` beside the folder of the library, python3 on
+     * PATH, the user, the system). */
     const char *cuda_path;
     /** NULL, or no function set: malloc, realloc, free. Copied; must outlive every block, errors included. */
     const stitch_allocator *allocator;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Profiles: what a stretch of GPU work spends its time on and what to do about it, without a language model. A timeline, hardware
- * counters of each kernel and stalls by source line, taken in process with CUPTI, become verdicts (bound by memory,
- * arithmetic, latency, launches, copies or the host; how far from the limit) and advice, most gain first.
+ * Profiles: what a stretch of GPU work spends its time on and what to do about it, without a language model. A
+ * timeline, hardware counters of each kernel and stalls by source line, taken in process with CUPTI, become verdicts
+ * (bound by memory, arithmetic, latency, launches, copies or the host; how far from the limit) and advice, most gain
+ * first.
  *
  * A verification profiles the program that it verified (stitch_report_profile()); a task's reference can be profiled
  * before any program exists, for the plan; and so can any work of the host's own:
@@ -45,8 +46,8 @@ typedef struct stitch_profile_options {
     int32_t reserved;
     const char *const *metrics; /**< more of CUPTI's metrics by name, at most 64 */
     size_t metric_count;
-    /** Compiled images that the region runs kernels of, for stalls by source line; their sources (NUL-terminated) may be
-     *  NULL, one by one or all. */
+    /** Compiled images that the region runs kernels of, for stalls by source line; their sources (NUL-terminated) may
+     * be NULL, one by one or all. */
     const stitch_image *const *images;
     const char *const *sources;
     size_t image_count;
@@ -66,9 +67,9 @@ STITCH_API int stitch_profile_options_init(stitch_profile_options *options, size
  * counters, and once it was profiled, this process has no samples any more. While counters are taken, kernels run one
  * after the other: one that waits for another kernel, for another process or for the host must not be profiled so
  * (STITCH_PROFILE_TIMELINE takes none). Launches of this process cost more afterwards (docs/profile.md).
- * STITCH_E_UNSUPPORTED: the device is simulated, or there is no timeline to be had; STITCH_E_CANCELLED: the function gave
- * up, or the call was cancelled. STITCH_E_TIMEOUT: also where the work hangs; after that, or a cancellation, it may be
- * that this process can neither profile nor trace any more, which the message says then.
+ * STITCH_E_UNSUPPORTED: the device is simulated, or there is no timeline to be had; STITCH_E_CANCELLED: the function
+ * gave up, or the call was cancelled. STITCH_E_TIMEOUT: also where the work hangs; after that, or a cancellation, it
+ * may be that this process can neither profile nor trace any more, which the message says then.
  * @since 0.1.0
  */
 STITCH_API int stitch_profile_region(stitch_context *ctx, stitch_region_fn fn, void *userdata,

@@ -63,8 +63,8 @@ typedef struct stitch_bound_tensor {
 typedef int (*stitch_reference_fn)(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count,
                                    void *userdata);
 
-/** Returned by a stitch_reference_fn that has looked up what it needs and enqueued nothing yet: it is called again right
- * away, with the same arguments, to compute. A baseline's time starts between the two calls. @since 0.1.0 */
+/** Returned by a stitch_reference_fn that has looked up what it needs and enqueued nothing yet: it is called again
+ * right away, with the same arguments, to compute. A baseline's time starts between the two calls. @since 0.1.0 */
 #define STITCH_READY 2
 /** Returned by a stitch_reference_fn that has enqueued the computation, but not yet the copies of its results to where
  * the outputs are wanted: it is called once more right away, for these, with the same arguments. A baseline's time ends

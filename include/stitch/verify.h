@@ -48,8 +48,8 @@ typedef enum stitch_verify_where {
     /** In a worker process. In this one where the device is simulated (which a program cannot harm), and where there is
      * no worker to be had and the program has passed the simulator (the report's notes say so then). What may run in
      * this process only (operators of the host), or has not passed, is STITCH_E_UNSUPPORTED, or why there is no worker.
-     * It is compiled in a process of its own on any device, and without one; in this one only where no other can be had,
-     * which the notes say, too. */
+     * It is compiled in a process of its own on any device, and without one; in this one only where no other can be
+     * had, which the notes say, too. */
     STITCH_VERIFY_AUTO = 0,
     STITCH_VERIFY_HERE = 1,   /**< in this process, compiled there, too: for programs that are trusted */
     STITCH_VERIFY_WORKER = 2, /**< in a worker process, or not at all */
@@ -116,9 +116,9 @@ STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t
  * statuses mean that verification itself could not be done (no device, cancelled, the reference fails, ...).
  *
  * The program's source is compiled in a process of its own, unless options.where is HERE, for at most half of
- * timeout_ms. One that the compiler does not survive (STITCH_E_COMPILE) or end with in time (STITCH_E_TIMEOUT) has failed
- * stage compile. References, baselines and the library's own kernels are compiled here: for the former two the call
- * waits until its deadline or cancellation and no longer, while NVRTC, which cannot be interrupted, goes on.
+ * timeout_ms. One that the compiler does not survive (STITCH_E_COMPILE) or end with in time (STITCH_E_TIMEOUT) has
+ * failed stage compile. References, baselines and the library's own kernels are compiled here: for the former two the
+ * call waits until its deadline or cancellation and no longer, while NVRTC, which cannot be interrupted, goes on.
  *
  * In a worker (docs/worker.md) the program can fault, hang or die, and this process and its CUDA context go on as
  * before. Here, the CUDA context of the process is lost after a report with status STITCH_E_FAULT whose summary says

@@ -22,8 +22,8 @@ typedef struct stitch__driver {
 #include "cuda/driver_functions.def"
 #undef X
     /* The simulator's own entry points, typed in lib/sim/sim_ext.h; NULL on a real driver. */
-    void *sim_set_options, *sim_get_options, *sim_take_reports, *sim_free_reports, *sim_name_allocation, *sim_mark_memory,
-        *sim_find_device, *sim_gemm;
+    void *sim_set_options, *sim_get_options, *sim_take_reports, *sim_free_reports, *sim_name_allocation,
+        *sim_mark_memory, *sim_find_device, *sim_gemm;
 } stitch__driver;
 
 typedef struct stitch__nvrtc {
