@@ -39,11 +39,14 @@
 
 /* ---- y = x w, rows of x times columns of w ---- */
 
-#define PRODUCT_DOC(tolerance)                                                                                         \
-    "\"name\":\"product\",\"dims\":{\"M\":16,\"N\":32,\"K\":64},\"inputs\":[" TENSOR(                                  \
-        "x", "\"M\",\"K\"") "],"                                                                                       \
-                            "\"weights\":[" TENSOR("w", "\"K\",\"N\"") "],\"outputs\":[" TENSOR(                       \
-                                "y", "\"M\",\"N\"") "]," TOLERANCE(tolerance)
+#define PRODUCT_DOC_OF(x, w, tolerance)                                                                                \
+    "\"name\":\"product\",\"dims\":{\"M\":16,\"N\":32,\"K\":64},\"inputs\":[" x "],\"weights\":[" w                    \
+    "],\"outputs\":[" TENSOR("y", "\"M\",\"N\"") "]," TOLERANCE(tolerance)
+#define PRODUCT_DOC(tolerance) PRODUCT_DOC_OF(TENSOR("x", "\"M\",\"K\""), TENSOR("w", "\"K\",\"N\""), tolerance)
+/* Of factors from 1 to 2, so that errors of one sign add up. */
+#define FROM_1_TO_2(name, shape)                                                                                       \
+    "{\"name\":\"" name "\",\"dtype\":\"f32\",\"shape\":[" shape "],\"dist\":{\"uniform\":[1,2]}}"
+#define POSITIVE_PRODUCT_DOC PRODUCT_DOC_OF(FROM_1_TO_2("x", "\"M\",\"K\""), FROM_1_TO_2("w", "\"K\",\"N\""), "1e-4")
 #define PRODUCT_STEP                                                                                                   \
     "{\"kernel\":\"k\",\"grid\":[\"M\"],\"block\":[\"N\"],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"},{\"i32\":\"K\"}" \
     "]}"
