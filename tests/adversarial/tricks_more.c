@@ -24,7 +24,7 @@ static const trick_task factors = {VECTOR_DOC("\"tolerance\":{\"atol\":1e-5,\"rt
                                    ORACLE("(double)a[i] * x[i] * fabs((double)b[i])"),
                                    VECTOR("y[i] = a[i] * x[i] * fabsf(b[i]);"), VECTOR_PLAN};
 /* So loose that products of 8-bit integers are within the tolerance. */
-static const trick_task loose_product = {PRODUCT_DOC("0.3"), PRODUCT("double", "(double)u * v", "k"), NULL,
+static const trick_task loose_product = {PRODUCT_DOC("0.6"), PRODUCT("double", "(double)u * v", "k"), NULL,
                                          PRODUCT_PLAN};
 /* Positions of values in a sorted list, under a tolerance that is meant for values. */
 #define PLACES_DOC                                                                                                     \
