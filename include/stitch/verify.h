@@ -111,7 +111,8 @@ STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t
 
 /**
  * Verifies a program, in the calling thread; other threads only compile ahead and start a worker. On a simulated device
- * the task's reduced dims are used where it has them, and are left again. Without any device, the stages up to compile
+ * the task's reduced dims are used where it has them, and are left again; verifications and admissions that share a
+ * context take turns there, and other runs in it should wait for them, too. Without any device, the stages up to compile
  * can be asked for (last_stage). STITCH_OK means that there is a report, whatever it says of the program; other
  * statuses mean that verification itself could not be done (no device, cancelled, the reference fails, ...).
  *
@@ -122,7 +123,7 @@ STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t
  *
  * In a worker (docs/worker.md) the program can fault, hang or die, and this process and its CUDA context go on as
  * before. Here, the CUDA context of the process is lost after a report with status STITCH_E_FAULT whose summary says
- * isolated = 0. A program that still runs when the deadline passes has failed with STITCH_E_TIMEOUT, unless other
+ * isolated = 0 (a simulated device goes on). A program that still runs when the deadline passes has failed with STITCH_E_TIMEOUT, unless other
  * verifications had the device for more than half of the time: then the call has. If it has not ended two seconds
  * later, the memory that it may still use is given up, for whatever waits for the device would wait for ever.
  * @since 0.1.0

@@ -66,6 +66,8 @@ stitch__scope stitch__scope_make(stitch_context *ctx, const stitch_cancel *cance
 /* STITCH_OK, or STITCH_E_CANCELLED / STITCH_E_TIMEOUT with a message that names `what`. */
 int stitch__scope_check(const stitch__scope *scope, const char *what, stitch_error **err);
 bool stitch__scope_ended(const stitch__scope *scope);
+/* What stitch_context_cancel() triggers. */
+const stitch_cancel *stitch__context_token(const stitch_context *ctx);
 int stitch__scope_sleep(const stitch__scope *scope, int64_t ms, const char *what, stitch_error **err);
 /* Milliseconds left, at most `limit`; never negative. */
 int64_t stitch__scope_left_ms(const stitch__scope *scope, int64_t limit);

@@ -256,6 +256,11 @@ void stitch_context_cancel_reset(stitch_context *ctx)
         stitch_cancel_reset(&ctx->cancel);
 }
 
+const stitch_cancel *stitch__context_token(const stitch_context *ctx)
+{
+    return ctx ? &ctx->cancel : NULL;
+}
+
 stitch__scope stitch__scope_make(stitch_context *ctx, const stitch_cancel *cancel, int64_t timeout_ms)
 {
     stitch__scope s = {ctx, cancel, 0};

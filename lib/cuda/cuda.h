@@ -23,7 +23,7 @@ typedef struct stitch__driver {
 #undef X
     /* The simulator's own entry points, typed in lib/sim/sim_ext.h; NULL on a real driver. */
     void *sim_set_options, *sim_get_options, *sim_take_reports, *sim_free_reports, *sim_name_allocation,
-        *sim_mark_memory, *sim_find_device, *sim_gemm;
+        *sim_mark_memory, *sim_find_device, *sim_gemm, *sim_context_new, *sim_context_free, *sim_recover;
 } stitch__driver;
 
 typedef struct stitch__nvrtc {
@@ -46,12 +46,13 @@ typedef struct stitch__device {
     stitch_context *ctx;
     const stitch__driver *drv;
     CUdevice ordinal;
-    CUcontext context; /* the primary context, retained */
+    CUcontext context; /* the primary context, retained; on the simulator one of its own */
     stitch_device_info info;
     int max_grid[3], max_block[3];
     int max_threads_per_sm, max_registers_per_block;
     bool cooperative, clusters;
     struct stitch__guards *guards; /* guards.h; NULL: buffers are plain */
+    struct stitch__turns *turns;   /* of those that check on a simulated device; NULL: a real one */
 } stitch__device;
 
 /* The device of the context; opened by the first call, closed with the context. */
@@ -99,6 +100,18 @@ int stitch__context_wait(stitch__device *dev, const stitch__scope *scope, const 
 /* Whether that is done within a second, or has failed: asked before what may block while the device works, where a
  * deadline or a cancellation came before. */
 bool stitch__context_rests(stitch__device *dev);
+
+/* ---- a simulated device; on a real one these do nothing (simulated.c) ------------------------------------------- */
+
+/* A simulated device works within the call that gives it work: nothing but its own limit ends a kernel. From here on
+ * that is the scope, until the next call; NULL: none. The device is entered. */
+void stitch__device_limit(const stitch__device *dev, const stitch__scope *scope);
+/* Ends a fault of the device, which is entered: what a real one loses with it is all there still. */
+void stitch__device_recover(const stitch__device *dev);
+/* What the device checks and reports belongs to its context, so those that check take turns in it. A thread that has
+ * the turn already gets it at once. */
+int stitch__device_turn(stitch__device *dev, const stitch__scope *scope, stitch_error **err);
+void stitch__device_turn_end(stitch__device *dev); /* once for each turn */
 
 /* Device memory; `name` goes into error messages and into the simulator's reports. The device must be entered. */
 int stitch__mem_alloc(stitch__device *dev, size_t bytes, const char *name, CUdeviceptr *out, stitch_error **err);

@@ -8,6 +8,7 @@
 
 #include "cuda/guards.h"
 #include "cuda/internal.h"
+#include "sim/sim_ext.h"
 
 /* ---- results ---- */
 
@@ -59,7 +60,9 @@ int stitch__cu_check(const stitch__device *dev, CUresult result, stitch_error **
                : is_fault(result)                 ? STITCH_E_FAULT
                                                   : STITCH_E_DRIVER;
     const char *advice = "";
-    if (code == STITCH_E_FAULT)
+    if (code == STITCH_E_FAULT && dev && dev->info.simulated)
+        advice = "; the simulated device of this context has failed";
+    else if (code == STITCH_E_FAULT)
         advice = "; the GPU context of this process is lost, only a new process can use the GPU again";
     else if (code == STITCH_E_NOMEM)
         advice = "; free device memory or use smaller dimensions";
@@ -192,6 +195,34 @@ out:
     return rc;
 }
 
+/* The primary context, which the host's other users of the device share; on the simulator, which has none, a context of
+ * its own for each stitch_context: what one has the simulator check, and what faults in it, is nothing to the others. */
+static int open_context(stitch__cuda *cuda, stitch__device *dev, stitch_error **err)
+{
+    stitch__sim_context_new_fn make;
+    memcpy(&make, &cuda->driver.sim_context_new, sizeof(make));
+    if (!cuda->simulator || !make)
+        return stitch__cu_checkf(dev, cuda->driver.DevicePrimaryCtxRetain(&dev->context, dev->ordinal), err,
+                                 "cuDevicePrimaryCtxRetain of device %d", dev->ordinal);
+    CUresult result = make(&dev->context, dev->ordinal);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return stitch__err(cuda->ctx, err, STITCH_E_NOMEM,
+                           "no room for one more simulated device; free contexts that are not used any more");
+    return stitch__cu_check(dev, result, err, "making a context of the simulated device");
+}
+
+void stitch__device_close(stitch__cuda *cuda)
+{
+    stitch__sim_context_free_fn release;
+    stitch__turns_free(&cuda->device);
+    memcpy(&release, &cuda->driver.sim_context_free, sizeof(release));
+    /* A context that a fault has ruined answers with an error: there is nothing to do about it. */
+    if (cuda->simulator && release)
+        release(cuda->device.context);
+    else
+        cuda->driver.DevicePrimaryCtxRelease(cuda->device.ordinal);
+}
+
 int stitch__device_open(stitch__cuda *cuda, stitch_error **err)
 {
     const char *text = stitch__context_options(cuda->ctx)->device;
@@ -204,11 +235,13 @@ int stitch__device_open(stitch__cuda *cuda, stitch_error **err)
     dev->drv = &cuda->driver;
     if ((rc = pick_ordinal(cuda, text, &dev->ordinal, err)) != STITCH_OK)
         return rc;
-    CUresult result = cuda->driver.DevicePrimaryCtxRetain(&dev->context, dev->ordinal);
-    if (result != CUDA_SUCCESS)
-        return stitch__cu_checkf(dev, result, err, "cuDevicePrimaryCtxRetain of device %d", dev->ordinal);
-    if ((rc = fill_info(cuda, text, err)) != STITCH_OK) {
-        cuda->driver.DevicePrimaryCtxRelease(dev->ordinal);
+    if ((rc = open_context(cuda, dev, err)) != STITCH_OK)
+        return rc;
+    rc = fill_info(cuda, text, err);
+    if (!rc)
+        rc = stitch__turns_make(dev, err);
+    if (rc) {
+        stitch__device_close(cuda);
         return rc;
     }
     cuda->device_ready = true;

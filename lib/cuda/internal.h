@@ -24,6 +24,7 @@ typedef struct stitch__cuda {
     const char *driver_path;
     char *const *includes; /* NULL-terminated: folders of CUDA's headers that go with NVRTC */
     bool driver_ready, device_ready, nvrtc_ready, cublaslt_ready, cupti_ready;
+    bool simulator; /* the driver is this library's own, which nobody else in the process uses */
     uint64_t cache_written; /* bytes stored since the cache's size was looked at */
     bool cache_trimmed;     /* it was looked at once */
 } stitch__cuda;
@@ -79,6 +80,10 @@ int stitch__driver_bind(const stitch_context *ctx, stitch_get_proc_fn get_proc, 
 bool stitch__sim_available(void);
 /* Under the state's lock: opens the driver table and the device. */
 int stitch__device_open(stitch__cuda *cuda, stitch_error **err);
+void stitch__device_close(stitch__cuda *cuda);
+/* simulated.c: nothing on a real device. */
+int stitch__turns_make(stitch__device *dev, stitch_error **err);
+void stitch__turns_free(stitch__device *dev);
 
 /* ---- images ------------------------------------------------------------------------------------------------------ */
 

@@ -9,9 +9,8 @@ static void state_free(void *state)
 {
     stitch__cuda *cuda = state;
     stitch__guards_close(&cuda->device);
-    if (cuda->device_ready) /* a context that a fault has ruined answers with an error: there is nothing to do about it
-                             */
-        cuda->driver.DevicePrimaryCtxRelease(cuda->device.ordinal);
+    if (cuda->device_ready)
+        stitch__device_close(cuda);
     stitch__arena_free(&cuda->arena);
     pthread_mutex_destroy(&cuda->lock);
     stitch_free(cuda);

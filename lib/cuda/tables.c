@@ -33,6 +33,9 @@ static const entry driver_entries[] = {
     {OPTIONAL, offsetof(stitch__driver, sim_mark_memory), "stitchSimMarkMemory"},
     {OPTIONAL, offsetof(stitch__driver, sim_find_device), "stitchSimFindDevice"},
     {OPTIONAL, offsetof(stitch__driver, sim_gemm), "stitchSimGemm"},
+    {OPTIONAL, offsetof(stitch__driver, sim_context_new), "stitchSimContextNew"},
+    {OPTIONAL, offsetof(stitch__driver, sim_context_free), "stitchSimContextFree"},
+    {OPTIONAL, offsetof(stitch__driver, sim_recover), "stitchSimRecover"},
 };
 #undef TABLE
 #define TABLE stitch__nvrtc
@@ -101,6 +104,7 @@ static int bind_sim(stitch__cuda *cuda, stitch_error **err)
 {
 #ifdef STITCH_WITH_SIM
     cuda->driver_path = "the simulator";
+    cuda->simulator = true;
     return stitch__driver_bind(cuda->ctx, stitch__sim_get_proc, NULL, cuda->driver_path, &cuda->driver, err);
 #else
     return stitch__err(cuda->ctx, err, STITCH_E_UNSUPPORTED,
@@ -153,6 +157,7 @@ int stitch__driver_open(stitch__cuda *cuda, stitch__buf *tried, stitch_error **e
     int rc;
     if (cuda->driver_ready)
         return STITCH_OK;
+    cuda->simulator = false;
     if (strcmp(o->device, "none") == 0)
         return stitch__err(
             cuda->ctx, err, STITCH_E_NO_DEVICE,

@@ -202,7 +202,10 @@ CUresult stitch__drv_ready(void);
 
 /* ---- the process-wide state (driver_state.c) --------------------------------------------------------------------- */
 
-enum { STITCH__DRV_STACK = 64, STITCH__DRV_SLOTS = 64 };
+enum {
+    STITCH__DRV_STACK = 64,
+    STITCH__DRV_SLOTS = 80, /* of 1 TiB each: executables and their heaps may lie from 85 TiB on */
+};
 
 /* What belongs to a thread: the stack of current contexts (handles), whether it runs a host function of a stream, and
  * how strictly captures bind it. */

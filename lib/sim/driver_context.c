@@ -368,6 +368,29 @@ CUresult CUDAAPI SIM(cuCtxDestroy)(CUcontext ctx)
     return SIM(cuCtxDestroy_v2)(ctx);
 }
 
+CUresult CUDAAPI SIM(stitchSimContextNew)(CUcontext *ctx, CUdevice device)
+{
+    CUcontext popped;
+    CUresult r = SIM(cuCtxCreate_v2)(ctx, 0, device);
+    return r ? r : SIM(cuCtxPopCurrent_v2)(&popped);
+}
+
+CUresult CUDAAPI SIM(stitchSimContextFree)(CUcontext ctx)
+{
+    return SIM(cuCtxDestroy_v2)(ctx);
+}
+
+CUresult CUDAAPI SIM(stitchSimRecover)(void)
+{
+    stitch__drv_context *ctx;
+    CUresult r = stitch__drv_enter_failed(&ctx);
+    if (r)
+        return r;
+    ctx->sticky = CUDA_SUCCESS;
+    stitch__drv_leave(ctx);
+    return CUDA_SUCCESS;
+}
+
 /* CUDA_SUCCESS if the handle is NULL or a live context. */
 static CUresult check_handle(CUcontext ctx)
 {

@@ -171,6 +171,7 @@ CUresult stitch__drv_kernel_run(stitch__drv_context *ctx, const stitch__drv_kern
         .max_reports = o->max_reports,
         .mma_fast = o->mma_fast,
         .cancel = o->cancel,
+        .cancel_too = o->cancel_too,
         .deadline_ns = o->deadline_ns,
         .sm_count = (uint32_t)stitch__drv_context_chip(ctx)->sms,
         .print = o->print,

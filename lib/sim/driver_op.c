@@ -175,12 +175,15 @@ static CUresult gemm_run(stitch__drv_context *ctx, const stitch__sim_gemm_args *
     bool found = false;
     stitch_error *own = NULL;
     CUresult r = CUDA_SUCCESS;
-    int rc = stitch__sim_gemm(args, ctx->mem, ctx->options.cancel, &finding, &found, &own);
+    const stitch__sim_options *o = &ctx->options;
+    const stitch__sim_limit limit = {o->cancel, o->cancel_too, o->deadline_ns};
+    int rc = stitch__sim_gemm(args, ctx->mem, &limit, &finding, &found, &own);
     switch (rc) {
     case STITCH_OK: break;
     case STITCH_E_FAULT: r = CUDA_ERROR_ILLEGAL_ADDRESS; break;
     case STITCH_E_NOMEM: r = CUDA_ERROR_OUT_OF_MEMORY; break;
-    case STITCH_E_CANCELLED: r = CUDA_ERROR_LAUNCH_TIMEOUT; break;
+    case STITCH_E_CANCELLED:
+    case STITCH_E_TIMEOUT: r = CUDA_ERROR_LAUNCH_TIMEOUT; break;
     case STITCH_E_UNSUPPORTED: r = CUDA_ERROR_NOT_SUPPORTED; break;
     default: r = CUDA_ERROR_INVALID_VALUE; break;
     }

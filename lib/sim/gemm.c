@@ -489,7 +489,18 @@ static void store_rows(product *p, int64_t batch, int64_t first, int64_t rows, v
     }
 }
 
-static int run(product *p, const stitch_cancel *cancel, stitch_error **err)
+static int check_limit(const stitch__sim_limit *limit, stitch_error **err)
+{
+    if (!limit)
+        return STITCH_OK;
+    if (stitch_cancel_triggered(limit->cancel) || stitch_cancel_triggered(limit->cancel_too))
+        return stitch__err(NULL, err, STITCH_E_CANCELLED, "gemm: cancelled");
+    if (limit->deadline_ns && stitch__now_ns() > limit->deadline_ns)
+        return stitch__err(NULL, err, STITCH_E_TIMEOUT, "gemm: the deadline has passed");
+    return STITCH_OK;
+}
+
+static int run(product *p, const stitch__sim_limit *limit, stitch_error **err)
 {
     const stitch__sim_gemm_args *g = p->args;
     size_t word = p->wide ? sizeof(double) : sizeof(float);
@@ -512,10 +523,9 @@ static int run(product *p, const stitch_cancel *cancel, stitch_error **err)
             pack(p, &p->bias, batch, 0, 1, 0, g->n, false, bias);
         for (int64_t first = 0; first < g->m && !rc; first += panel) {
             int64_t rows = g->m - first < panel ? g->m - first : panel;
-            if (cancel && stitch_cancel_triggered(cancel)) {
-                rc = stitch__err(NULL, err, STITCH_E_CANCELLED, "gemm: cancelled");
+            rc = check_limit(limit, err);
+            if (rc)
                 break;
-            }
             if (g->trans_a)
                 pack(p, &p->a, batch, 0, g->k, first, rows, tf32, p->pa);
             else
@@ -533,7 +543,7 @@ static int run(product *p, const stitch_cancel *cancel, stitch_error **err)
     return rc;
 }
 
-int stitch__sim_gemm(const stitch__sim_gemm_args *args, stitch__sim_memory *memory, const stitch_cancel *cancel,
+int stitch__sim_gemm(const stitch__sim_gemm_args *args, stitch__sim_memory *memory, const stitch__sim_limit *limit,
                      stitch__sim_report *finding, bool *found, stitch_error **err)
 {
     product p = {.args = args, .memory = memory};
@@ -549,5 +559,5 @@ int stitch__sim_gemm(const stitch__sim_gemm_args *args, stitch__sim_memory *memo
         if (operands[i])
             check_written(&p, operands[i], finding, found);
     }
-    return rc ? rc : run(&p, cancel, err);
+    return rc ? rc : run(&p, limit, err);
 }

@@ -43,12 +43,19 @@ typedef struct stitch__sim_gemm_args {
     int32_t compute;
 } stitch__sim_gemm_args;
 
+/* What ends a product early. */
+typedef struct stitch__sim_limit {
+    const stitch_cancel *cancel, *cancel_too; /* may be NULL */
+    int64_t deadline_ns;                      /* stitch__now_ns() clock; 0: none */
+} stitch__sim_limit;
+
 /* Checks arguments and ranges, computes, and marks the written elements of c as written. Elements of inputs that
  * nothing wrote are found too: *finding is then filled (kind UNINITIALISED; OUT_OF_BOUNDS and USE_AFTER_FREE for
  * ranges, where nothing is computed and STITCH_E_FAULT is returned) and *found set; both may be NULL. Rows that lie
  * apart (ld larger than a row) are checked row by row: padding need not be written, or even exist behind the last row.
- * STITCH_E_INVALID, STITCH_E_UNSUPPORTED, STITCH_E_FAULT, STITCH_E_NOMEM, STITCH_E_CANCELLED (cancel may be NULL). */
-int stitch__sim_gemm(const stitch__sim_gemm_args *args, stitch__sim_memory *memory, const stitch_cancel *cancel,
+ * STITCH_E_INVALID, STITCH_E_UNSUPPORTED, STITCH_E_FAULT, STITCH_E_NOMEM, STITCH_E_CANCELLED, STITCH_E_TIMEOUT (limit
+ * may be NULL). */
+int stitch__sim_gemm(const stitch__sim_gemm_args *args, stitch__sim_memory *memory, const stitch__sim_limit *limit,
                      stitch__sim_report *finding, bool *found, stitch_error **err);
 
 /* "OpenBLAS 0.3.21 ..." or "built-in loops". */

@@ -184,7 +184,7 @@ static bool job_ended(stitch__exec *x)
     const stitch__sim_launch *l = x->launch;
     if (__atomic_load_n(&j->stop, __ATOMIC_RELAXED))
         return true;
-    if (l->cancel && stitch_cancel_triggered(l->cancel))
+    if (stitch_cancel_triggered(l->cancel) || stitch_cancel_triggered(l->cancel_too))
         x->rc = STITCH_E_CANCELLED;
     else if (l->deadline_ns && stitch__now_ns() > l->deadline_ns)
         x->rc = STITCH_E_TIMEOUT;

@@ -246,9 +246,10 @@ typedef struct stitch__sim_launch {
     uint32_t sample_blocks; /* 0: all; else at most this many: the first, the last, and random others */
     uint32_t max_reports;   /* different findings to keep; 0: 64 */
     bool mma_fast;          /* matrix products by plain FMA chains, not the hardware's fused sum */
-    const stitch_cancel *cancel; /* may be NULL */
-    int64_t deadline_ns;         /* stitch__now_ns() clock; 0: none */
-    uint32_t sm_count;           /* what %nsmid says; 0: 132 */
+    const stitch_cancel *cancel;     /* may be NULL */
+    const stitch_cancel *cancel_too; /* another one that ends it; may be NULL */
+    int64_t deadline_ns;             /* stitch__now_ns() clock; 0: none */
+    uint32_t sm_count;               /* what %nsmid says; 0: 132 */
     /* Output of printf and of failed assertions, in the order of the blocks. May be NULL. Called from one thread at a
      * time. */
     void (*print)(void *userdata, const char *text, size_t len);

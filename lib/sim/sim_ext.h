@@ -11,8 +11,12 @@
  *   "stitchSimMarkMemory"     stitch__sim_mark_memory_fn
  *   "stitchSimFindDevice"     stitch__sim_find_device_fn
  *   "stitchSimGemm"           stitch__sim_gemm_fn
+ *   "stitchSimContextNew"     stitch__sim_context_new_fn
+ *   "stitchSimContextFree"    stitch__sim_context_free_fn
+ *   "stitchSimRecover"        stitch__sim_recover_fn
  *
- * They act on the context that is current in the calling thread and may be called from any thread.
+ * But for the two that make and free contexts they act on the context that is current in the calling thread and may be
+ * called from any thread.
  */
 #ifndef STITCH_LIB_SIM_EXT_H
 #define STITCH_LIB_SIM_EXT_H
@@ -37,7 +41,7 @@ typedef struct stitch__sim_options {
      * deadline or cancellation. Set: it is reported and nothing else happens, so that the steps that follow can still
      * be checked. */
     bool keep_going;
-    const stitch_cancel *cancel; /* must outlive the context or the next call that replaces it */
+    const stitch_cancel *cancel, *cancel_too; /* must outlive the context or the next call that replaces them */
     int64_t deadline_ns;         /* stitch__now_ns() clock */
     void (*print)(void *userdata, const char *text, size_t len); /* NULL: printf() output of kernels is dropped */
     void *userdata;
@@ -84,5 +88,11 @@ typedef CUresult(CUDAAPI *stitch__sim_find_device_fn)(CUdevice *device, const ch
  * stream captures. CUDA_ERROR_INVALID_VALUE for bad arguments (*err says which); a range that is not in live memory
  * fails the context like a kernel's access would. err may be NULL. */
 typedef CUresult(CUDAAPI *stitch__sim_gemm_fn)(const stitch__sim_gemm_args *args, CUstream stream, stitch_error **err);
+/* A context that nobody else shares, current nowhere: options, findings and failures of a primary context are those of
+ * all that retain it. CUDA_ERROR_OUT_OF_MEMORY: also when STITCH__DRV_SLOTS contexts are in use. */
+typedef CUresult(CUDAAPI *stitch__sim_context_new_fn)(CUcontext *ctx, CUdevice device);
+typedef CUresult(CUDAAPI *stitch__sim_context_free_fn)(CUcontext ctx);
+/* Ends the failure of the current context: what hardware loses with it, its memory and modules, is all there still. */
+typedef CUresult(CUDAAPI *stitch__sim_recover_fn)(void);
 
 #endif

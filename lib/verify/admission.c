@@ -130,6 +130,7 @@ int stitch_task_admit(stitch_context *ctx, stitch_task *task, const stitch_admit
 {
     stitch_admit_options o = STITCH_ADMIT_OPTIONS_INIT;
     stitch__device *dev = NULL;
+    stitch__scope scope;
     bool reduced_here = false;
     int rc;
 
@@ -145,18 +146,26 @@ int stitch_task_admit(stitch_context *ctx, stitch_task *task, const stitch_admit
         rc = stitch__task_check(task, err);
     if (!rc)
         rc = stitch__device_get(ctx, &dev, err);
+    scope = stitch__scope_make(ctx, o.cancel, o.timeout_ms);
+    if (!rc)
+        rc = stitch__device_turn(dev, &scope, err);
     if (rc)
         return rc;
     if (dev->info.simulated && !task->reduced && stitch__task_has_reduced(task))
         reduced_here = stitch_task_use_reduced(task, 1, NULL) == STITCH_OK; /* not with recorded data */
     rc = stitch__device_enter(dev, err);
     if (!rc) {
-        stitch__scope scope = stitch__scope_make(ctx, o.cancel, o.timeout_ms);
+        stitch__device_limit(dev, &scope);
         rc = admit(task, dev, &o, &scope, out, err);
+        if (rc == STITCH_E_FAULT && dev->info.simulated && stitch__scope_ended(&scope))
+            rc = stitch__scope_check(&scope, "admission", err); /* which the driver takes for a fault */
+        stitch__device_recover(dev);
+        stitch__device_limit(dev, NULL);
         stitch__device_leave(dev);
     }
     if (reduced_here)
         (void)stitch_task_use_reduced(task, 0, NULL); /* was so before; can only fail for lack of memory */
+    stitch__device_turn_end(dev);
     return rc;
 }
 

@@ -26,14 +26,15 @@ static const struct {
 #undef ROW
 };
 
-/* While this stage runs it, a kernel that never ends is stopped by the verification's own deadline or cancellation. */
-static CUresult set_options(const simulation *s, uint32_t flags, bool keep_going, bool limited)
+/* A kernel that never ends is stopped by the verification's own deadline or cancellation. */
+static CUresult set_options(const simulation *s, uint32_t flags, bool keep_going)
 {
     stitch__sim_set_options_fn set;
     stitch__sim_options options = {.flags = flags,
                                    .keep_going = keep_going,
-                                   .cancel = limited ? s->scope.cancel : NULL,
-                                   .deadline_ns = limited ? s->scope.deadline_ns : 0};
+                                   .cancel = s->scope.cancel,
+                                   .cancel_too = stitch__context_token(s->v->ctx),
+                                   .deadline_ns = s->scope.deadline_ns};
     memcpy(&set, &s->dev->drv->sim_set_options, sizeof(set));
     return set ? set(&options) : CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -210,7 +211,7 @@ static int simulate(simulation *s, int *code, stitch_error **why, stitch_error *
     if (rc)
         goto out;
     free_reports(s, take_reports(s)); /* of whatever ran before */
-    if (set_options(s, STITCH__SIM_CHECK_ALL, true, true) != CUDA_SUCCESS)
+    if (set_options(s, STITCH__SIM_CHECK_ALL, true) != CUDA_SUCCESS)
         rc = stitch__err(v->ctx, err, STITCH_E_UNSUPPORTED, "the simulated device does not take options");
     else
         rc = run_checked(s, hashes, code, why, err);
@@ -231,7 +232,8 @@ static int judge_time(simulation *s, stitch_error **err)
         return stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED,
                                  "given up after 20 s: smaller reduced dims would help", err);
     }
-    stitch__err_prefix(&why, "the program did not end in time: ");
+    if (code == STITCH_E_TIMEOUT)
+        stitch__err_prefix(&why, "the program did not end in time: ");
     return stitch__stage_judge(v, STITCH_STAGE_SIMULATE, code, &why, err); /* cancellation is handed on */
 }
 
@@ -271,7 +273,7 @@ static int judge_findings(simulation *s, int code, stitch_error **why, stitch_er
 /* After the checkers found nothing: the results, where the device is there for this stage only. */
 static int try_results(simulation *s, stitch_error **err)
 {
-    if (set_options(s, STITCH__SIM_CHECK_BOUNDS, false, true) != CUDA_SUCCESS)
+    if (set_options(s, STITCH__SIM_CHECK_BOUNDS, false) != CUDA_SUCCESS)
         return stitch__err(s->v->ctx, err, STITCH_E_UNSUPPORTED, "the simulated device does not take options");
     return stitch__reduced_try(s->v, s->dev, &s->scope, err);
 }
@@ -293,7 +295,7 @@ static int run_entered(simulation *s, stitch_error **err)
     if (!rc && s->own && v->report->stages[STITCH_STAGE_SIMULATE].status == STITCH_STAGE_PASSED)
         rc = try_results(s, err);
     /* What follows was checked: only what hardware finds as well. */
-    (void)set_options(s, v->report->failed_stage ? STITCH__SIM_CHECK_ALL : STITCH__SIM_CHECK_BOUNDS, false, false);
+    (void)set_options(s, v->report->failed_stage ? STITCH__SIM_CHECK_ALL : STITCH__SIM_CHECK_BOUNDS, false);
     return rc;
 }
 

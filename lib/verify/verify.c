@@ -50,6 +50,14 @@ static bool had_no_time(const stitch__verify *v)
     return v->waited_ns / 1000000 > v->options.timeout_ms / 2;
 }
 
+/* A simulated kernel that the deadline or a cancellation ends has faulted, as far as the driver can tell. */
+static int ended_or(const stitch__verify *v, int rc, stitch_error **err)
+{
+    if (rc != STITCH_E_FAULT || !v->dev || !v->dev->info.simulated || !stitch__scope_ended(&v->scope))
+        return rc;
+    return stitch__scope_check(&v->scope, "verifying the program", err);
+}
+
 int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why, stitch_error **err)
 {
     if (rc == STITCH_OK) {
@@ -57,6 +65,7 @@ int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why
         *why = NULL;
         return stitch__stage_end(v, stage, STITCH_STAGE_PASSED, "", err);
     }
+    rc = ended_or(v, rc, why);
     if (rc == STITCH_E_TIMEOUT && had_no_time(v)) {
         stitch__err_prefix(why, "others had the device for %.1f of the call's %.1f s: ", (double)v->waited_ns / 1e9,
                            (double)v->options.timeout_ms / 1e3);
@@ -337,15 +346,30 @@ static int verify_entered(stitch__verify *v, stitch_error **err)
     if (stitch__wants_compiler(v) && v->options.last_stage != STITCH_STAGE_FORMAT &&
         v->options.last_stage != STITCH_STAGE_VALIDATE)
         stitch__worker_ahead(v->ctx, STITCH__WORKER_COMPILER); /* ready by the time that it is needed, or nearly */
+    if (v->dev)
+        stitch__device_limit(v->dev, &v->scope);
     rc = take_head(v, err);
     if (!rc && v->dev && (v->options.last_stage == STITCH_STAGE_NONE || v->options.last_stage > STITCH_STAGE_COMPILE))
         rc = stitch__warm_start(v, err);
     if (!rc)
-        rc = run_stages(v, err);
+        rc = ended_or(v, run_stages(v, err), err);
+    if (v->dev) {
+        stitch__device_recover(v->dev);
+        stitch__device_limit(v->dev, NULL);
+    }
     stitch__warm_join(v);
     stitch__sets_close(v);
     stitch__worker_release(v->profiler, true);
     stitch__gpu_lock_release(&v->lock);
+    return rc;
+}
+
+static int take_turn(stitch__verify *v, stitch_error **err)
+{
+    int64_t start = stitch__now_ns();
+    int rc = stitch__device_turn(v->dev, &v->scope, err);
+
+    v->waited_ns += stitch__now_ns() - start;
     return rc;
 }
 
@@ -354,6 +378,8 @@ static int verify_task(stitch__verify *v, stitch_error **err)
     bool reduced_here = false;
     int rc = stitch__task_check(v->task, err);
 
+    if (!rc && v->dev)
+        rc = take_turn(v, err);
     if (rc)
         return rc;
     if (v->dev && v->dev->info.simulated && !v->task->reduced && stitch__task_has_reduced(v->task)) {
@@ -373,6 +399,8 @@ static int verify_task(stitch__verify *v, stitch_error **err)
     }
     if (reduced_here)
         (void)stitch_task_use_reduced(v->task, 0, NULL); /* was so before; can only fail for lack of memory */
+    if (v->dev)
+        stitch__device_turn_end(v->dev);
     return rc;
 }
 

@@ -385,7 +385,11 @@ TEST(cancelled)
     stitch_error *err = NULL;
     CHECK_INT(stitch_cancel_new(&cancel), STITCH_OK);
     stitch_cancel_trigger(cancel);
-    CHECK_ERR(stitch__sim_gemm(&g, mem, cancel, NULL, NULL, &err), STITCH_E_CANCELLED, "cancelled");
+    const stitch__sim_limit limits[] = {{.cancel = cancel}, {.cancel_too = cancel}};
+    for (size_t i = 0; i < STITCH__COUNT(limits); i++)
+        CHECK_ERR(stitch__sim_gemm(&g, mem, &limits[i], NULL, NULL, &err), STITCH_E_CANCELLED, "cancelled");
+    const stitch__sim_limit past = {.deadline_ns = 1};
+    CHECK_ERR(stitch__sim_gemm(&g, mem, &past, NULL, NULL, &err), STITCH_E_TIMEOUT, "deadline");
     CHECK(!stitch__sim_memory_written(c, 0, 4));
     stitch_cancel_free(cancel);
 }
