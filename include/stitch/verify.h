@@ -123,9 +123,10 @@ STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t
  *
  * In a worker (docs/worker.md) the program can fault, hang or die, and this process and its CUDA context go on as
  * before. Here, the CUDA context of the process is lost after a report with status STITCH_E_FAULT whose summary says
- * isolated = 0 (a simulated device goes on). A program that still runs when the deadline passes has failed with STITCH_E_TIMEOUT, unless other
- * verifications had the device for more than half of the time: then the call has. If it has not ended two seconds
- * later, the memory that it may still use is given up, for whatever waits for the device would wait for ever.
+ * isolated = 0 (a simulated device goes on). A program that still runs when the deadline passes has failed with
+ * STITCH_E_TIMEOUT, unless other verifications had the device for more than half of the time: then the call has. If it
+ * has not ended two seconds later, the memory that it may still use is given up, for whatever waits for the device would
+ * wait for ever.
  * @since 0.1.0
  */
 STITCH_API int stitch_verify_program(stitch_context *ctx, stitch_task *task, stitch_program *program,

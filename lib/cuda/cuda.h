@@ -51,6 +51,7 @@ typedef struct stitch__device {
     int max_grid[3], max_block[3];
     int max_threads_per_sm, max_registers_per_block;
     bool cooperative, clusters;
+    bool alone;                    /* nobody else has `context` */
     struct stitch__guards *guards; /* guards.h; NULL: buffers are plain */
     struct stitch__turns *turns;   /* of those that check on a simulated device; NULL: a real one */
 } stitch__device;
@@ -104,7 +105,8 @@ bool stitch__context_rests(stitch__device *dev);
 /* ---- a simulated device; on a real one these do nothing (simulated.c) ------------------------------------------- */
 
 /* A simulated device works within the call that gives it work: nothing but its own limit ends a kernel. From here on
- * that is the scope, until the next call; NULL: none. The device is entered. */
+ * that is the scope, until the next call; NULL: what stitch_context_cancel() triggers, as from the beginning. The
+ * device is entered. */
 void stitch__device_limit(const stitch__device *dev, const stitch__scope *scope);
 /* Ends a fault of the device, which is entered: what a real one loses with it is all there still. */
 void stitch__device_recover(const stitch__device *dev);

@@ -205,6 +205,7 @@ static int open_context(stitch__cuda *cuda, stitch__device *dev, stitch_error **
         return stitch__cu_checkf(dev, cuda->driver.DevicePrimaryCtxRetain(&dev->context, dev->ordinal), err,
                                  "cuDevicePrimaryCtxRetain of device %d", dev->ordinal);
     CUresult result = make(&dev->context, dev->ordinal);
+    dev->alone = result == CUDA_SUCCESS;
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return stitch__err(cuda->ctx, err, STITCH_E_NOMEM,
                            "no room for one more simulated device; free contexts that are not used any more");
@@ -217,7 +218,7 @@ void stitch__device_close(stitch__cuda *cuda)
     stitch__turns_free(&cuda->device);
     memcpy(&release, &cuda->driver.sim_context_free, sizeof(release));
     /* A context that a fault has ruined answers with an error: there is nothing to do about it. */
-    if (cuda->simulator && release)
+    if (cuda->device.alone)
         release(cuda->device.context);
     else
         cuda->driver.DevicePrimaryCtxRelease(cuda->device.ordinal);
@@ -243,6 +244,10 @@ int stitch__device_open(stitch__cuda *cuda, stitch_error **err)
     if (rc) {
         stitch__device_close(cuda);
         return rc;
+    }
+    if (dev->alone && stitch__device_enter(dev, NULL) == STITCH_OK) {
+        stitch__device_limit(dev, NULL);
+        stitch__device_leave(dev);
     }
     cuda->device_ready = true;
     stitch__log(cuda->ctx, STITCH_LOG_INFO, "opened %s%s (%s, %d multiprocessors, driver %d.%d)",

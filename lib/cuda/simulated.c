@@ -17,7 +17,8 @@ void stitch__device_limit(const stitch__device *dev, const stitch__scope *scope)
     if (!get || !set || get(&options) != CUDA_SUCCESS)
         return;
     options.cancel = scope ? scope->cancel : NULL;
-    options.cancel_too = scope ? stitch__context_token(scope->ctx) : NULL;
+    /* A context that others have, too, may outlive this one. */
+    options.cancel_too = scope || dev->alone ? stitch__context_token(dev->ctx) : NULL;
     options.deadline_ns = scope ? scope->deadline_ns : 0;
     (void)set(&options);
 }

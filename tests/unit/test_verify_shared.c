@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Verifications at the same time, and after one another, on simulated devices: what one program does is nothing to the
- * verdicts on others, nothing but the deadline ends a kernel, and the deadline does. Needs NVRTC.
+ * verdicts on others, and deadlines and cancellations end its kernels in every stage. Needs NVRTC.
  */
 #include <pthread.h>
 #include <time.h>
 
 #include "base/base.h"
 #include "check.h"
+#include "cuda/cuda.h"
 #include <stitch/stitch.h>
 
 enum { N = 256, ROUNDS = 6 };
@@ -307,6 +308,46 @@ TEST(an_endless_kernel_is_ended)
     CHECK(v.ms < 10000);
 }
 
+/* Runs of the host's own have no deadline and no token, but their context has. */
+TEST(an_endless_run_is_ended)
+{
+    const char *const names[] = {"x", "k", "y"};
+    const stitch_executor_options o = STITCH_EXECUTOR_OPTIONS_INIT;
+    stitch_executor *x = NULL;
+    stitch__device *dev = NULL;
+    stitch_error *err = NULL;
+    pthread_t thread;
+
+    need_compiler();
+    trigger t = {new_context(), NULL};
+    stitch_task *task = new_task(t.ctx);
+    stitch_program *program = parse(t.ctx, endless);
+    CHECK_OK(stitch_program_validate(program, stitch_task_interface(task), NULL, &err));
+    CHECK_OK(stitch_executor_new(t.ctx, program, &o, &x, &err));
+    CHECK_OK(stitch__device_get(t.ctx, &dev, &err));
+    CHECK_OK(stitch__device_enter(dev, &err));
+    for (size_t i = 0; i < STITCH__COUNT(names); i++) {
+        CUdeviceptr at = 0;
+        CHECK_OK(stitch__mem_alloc(dev, N * sizeof(float), names[i], &at, &err));
+        CHECK_INT(dev->drv->MemsetD8Async(at, 0, N * sizeof(float), NULL), CUDA_SUCCESS);
+        CHECK_OK(stitch_executor_bind_name(x, names[i], at, names[i][0] == 'k' ? 4 : N * sizeof(float), &err));
+    }
+    CHECK_OK(stitch_executor_prepare(x, NULL, &err));
+    CHECK_INT(pthread_create(&thread, NULL, cancel_soon, &t), 0);
+    int64_t start = stitch__now_ns();
+    (void)stitch_executor_run(x, NULL, NULL);
+    int64_t ms = (stitch__now_ns() - start) / 1000000;
+    pthread_join(thread, NULL);
+    CUresult result = dev->drv->StreamSynchronize(NULL);
+    stitch__device_leave(dev);
+    stitch_executor_free(x);
+    stitch_program_free(program);
+    stitch_task_free(task);
+    stitch_context_free(t.ctx);
+    CHECK_INT(result, CUDA_ERROR_LAUNCH_TIMEOUT);
+    CHECK(ms < 10000);
+}
+
 TEST_MAIN(RUN(two_contexts_in_two_threads), RUN(one_context_in_two_threads), RUN(many_contexts), RUN(too_many_contexts),
           RUN(a_fault_is_over_with_its_verification), RUN(steps_that_cannot_be_left_out),
-          RUN(an_endless_kernel_is_ended))
+          RUN(an_endless_kernel_is_ended), RUN(an_endless_run_is_ended))
