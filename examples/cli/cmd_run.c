@@ -219,9 +219,7 @@ static int try_candidate(run *r, const stitch_decision *d, stitch_candidate *can
     announce(r, &a, candidate, report);
     stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
     stitch_report_summary_get(report, &s);
-    stitch_device_info device = STITCH_DEVICE_INFO_INIT;
-    bool simulated = stitch_device_query(c->ctx, &device, NULL) == STITCH_OK && device.simulated;
-    if (s.status == STITCH_E_FAULT && !s.isolated && !simulated) {
+    if (s.status == STITCH_E_FAULT && !s.isolated && !cli_simulated(c)) {
         cli_say(c, "the device code faulted: this process has lost its CUDA context, the run ends here");
         return EXIT_ENVIRONMENT;
     }

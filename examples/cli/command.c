@@ -45,6 +45,24 @@ static void on_log(int level, const char *message, void *userdata)
     fprintf(stderr, "%s%s\n", level <= STITCH_LOG_WARN ? "stitch: " : "  ", message);
 }
 
+/* A run may take hours: that its result cannot be kept is known before. */
+static int check_outputs(cli *c)
+{
+    const bool runs = strcmp(c->o.command, "run") == 0;
+    int code = c->o.out ? cli_check_file(c, "--out", c->o.out) : 0;
+
+    if (!code && runs && !c->o.out && access(".", W_OK)) {
+        fprintf(stderr,
+                "stitch: the folder cannot be written, and no other place is given for the program: use --out\n");
+        code = EXIT_USAGE;
+    }
+    if (!code && c->o.html)
+        code = cli_check_file(c, "--html", c->o.html);
+    if (!code && c->o.trace)
+        code = cli_check_file(c, "--trace", c->o.trace);
+    return code;
+}
+
 int cli_command(cli *c)
 {
     static const struct {
@@ -56,6 +74,8 @@ int cli_command(cli *c)
     stitch_error *err = NULL;
     int code = 0, rc;
 
+    if ((code = check_outputs(c)) != 0)
+        return code;
     if ((rc = stitch_cancel_new(&c->cancel)) != STITCH_OK)
         return cli_fail(c, "start", rc, NULL);
     cli_signals(c);

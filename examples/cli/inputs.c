@@ -152,5 +152,5 @@ int cli_load_program(cli *c, stitch_program **program)
     if (c->o.source)
         return from_parts(c, program);
     int rc = stitch_program_load(c->ctx, c->o.program, NULL, program, &err);
-    return rc ? cli_fail(c, c->o.program, rc, err) : 0;
+    return rc ? cli_fail(c, "program", rc, err) : 0; /* the message names the file */
 }

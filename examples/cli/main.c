@@ -2,6 +2,8 @@
  *
  * stitch: the command line as a program.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,8 +22,19 @@ static char **copy_arguments(int argc, char **argv)
     return copy;
 }
 
+/* Whoever starts us without them does not want what we write there to land in the next file that is opened. */
+static void open_standard(void)
+{
+    for (int fd = 0; fd < 3; fd++) {
+        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+            return;
+    }
+}
+
 int main(int argc, char **argv)
 {
+    open_standard();
+
     cli c = {.started_ns = cli_now_ns(), .terminal = isatty(STDERR_FILENO)};
     char **copy = copy_arguments(argc, argv);
     int code = copy ? cli_parse(&c.o, argc, argv) : cli_fail(&c, "start", STITCH_E_NOMEM, NULL);
@@ -33,5 +46,5 @@ int main(int argc, char **argv)
     for (int i = 0; copy && i < argc; i++)
         free(copy[i]);
     free(copy);
-    return code;
+    return cli_flush(code);
 }

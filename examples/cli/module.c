@@ -27,6 +27,5 @@ EXPORT int stitch_cli_main(int argc, char **argv, const cli_host *host)
         code = code < 0 ? EXIT_OK : code;
     else
         code = cli_command(&c);
-    fflush(stdout); /* before the exit code is known to anybody */
-    return code;
+    return cli_flush(code); /* before the exit code is known to anybody */
 }

@@ -340,7 +340,7 @@ static bool apply(cli_options *o, int option, char *value)
     case OPT_TRIALS: return take_count(value, 1000, &o->trials);
     case OPT_ITERATIONS: return take_count(value, 100000, &o->iterations);
     case OPT_WHERE: return take_where(value, &o->where);
-    case OPT_RUNS: return take_count(value, 100000, &o->runs);
+    case OPT_RUNS: return take_count(value, 100000, &o->runs) && o->runs >= 4;
     case OPT_TARGET: return take_double(value, &o->target);
     case OPT_COST: return take_double(value, &o->budget_cost);
     case OPT_TOKENS:
@@ -355,6 +355,46 @@ static bool apply(cli_options *o, int option, char *value)
         return true;
     default: return false;
     }
+}
+
+/* What an option takes, for a message about a value that it does not. */
+static const char *wanted(int option)
+{
+    switch (option) {
+    case OPT_ATTEMPTS: return "a whole number from 1 to 10000";
+    case OPT_PLANS: return "a whole number from 1 to 1000";
+    case OPT_CANDIDATES: return "a whole number from 1 to 64";
+    case OPT_TRIALS: return "a whole number from 1 to 1000";
+    case OPT_ITERATIONS: return "a whole number from 1 to 100000";
+    case OPT_RUNS: return "a whole number from 4 to 100000";
+    case OPT_TOKENS:
+    case OPT_SEED: return "a whole number of at least 1";
+    case OPT_TARGET:
+    case OPT_COST:
+    case OPT_TOLERANCE: return "a number above 0";
+    case OPT_WHERE: return "auto, here or worker";
+    case OPT_PRECISION: return "any, f32, tf32 or f16";
+    case OPT_CAST: return "f16, bf16, f32 or f64";
+    case OPT_METRICS: return "1 to 64 names with commas between";
+    case OPT_SET: return "NAME=VALUE, at most 64 times";
+    default: return "a text";
+    }
+}
+
+static const char *name_of(int option)
+{
+    for (const struct option *o = long_options; o->name; o++) {
+        if (o->val == option)
+            return o->name;
+    }
+    return "";
+}
+
+static int bad_value(const char *command, int option, const char *value)
+{
+    fprintf(stderr, "stitch: --%s: not a valid value: '%s'; it takes %s\ntry: stitch %s --help\n", name_of(option),
+            value, wanted(option), command);
+    return EXIT_USAGE;
 }
 
 static int usage(const char *command, const char *what, const char *detail)
@@ -383,9 +423,9 @@ static int check_inputs(const cli_options *o)
 
     if (is(o, "run") && (!o->task || !o->models[STITCH_ROLE_CODER]))
         return usage(o->command, "--task and --model are needed", NULL);
-    if ((is(o, "verify") || is(o, "admit")) && !o->task)
+    if (is(o, "verify") && !o->task)
         return usage(o->command, "--task is needed", NULL);
-    if (is(o, "profile") && !o->task)
+    if ((is(o, "profile") || is(o, "admit")) && !o->task)
         return usage(o->command, "TASK is needed", NULL);
     if ((is(o, "verify") || is(o, "compile") || optional) &&
         (given > 1 || (!given && !optional) || !o->source != !o->plan_file))
@@ -400,6 +440,7 @@ static int check_inputs(const cli_options *o)
 int cli_parse(cli_options *o, int argc, char **argv)
 {
     int option, index = 0;
+    char given[256];
 
     memset(o, 0, sizeof(*o));
     if (argc < 2) {
@@ -432,8 +473,9 @@ int cli_parse(cli_options *o, int argc, char **argv)
         }
         if (option == '?')
             return usage(o->command, "bad arguments", NULL);
+        snprintf(given, sizeof(given), "%.200s", optarg ? optarg : ""); /* taking it may cut it into pieces */
         if (!apply(o, option, optarg))
-            return usage(o->command, "not a valid value", optarg);
+            return bad_value(o->command, option, given);
     }
     if (optind < argc && (is(o, "profile") || is(o, "admit")) && !o->task)
         o->task = argv[optind++];

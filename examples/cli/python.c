@@ -281,6 +281,13 @@ int cli_start_python(cli *c, char **argv)
 
     if (!p)
         return cli_fail(c, "task", STITCH_E_NOMEM, NULL);
+    if (access(c->o.task, R_OK) != 0) { /* before Python takes its time to say so */
+        char message[PATH_MAX];
+        const char *why = errno == ENOENT ? NULL : strerror(errno);
+        snprintf(message, sizeof(message), why ? "%s cannot be read: %s" : "there is no file %s", c->o.task, why);
+        code = cli_fail_text(c, "task", STITCH_E_NOT_FOUND, message, "");
+        goto out;
+    }
     if ((code = find_all(c, p)) != 0)
         goto out;
     sigemptyset(&action.sa_mask);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -169,6 +170,42 @@ char *cli_read_file(const char *path)
         errno = why;
     }
     return data;
+}
+
+int cli_flush(int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "stitch: the output could not be written: %s\n", errno ? strerror(errno) : "an earlier part of it");
+    return code ? code : EXIT_USAGE;
+}
+
+/* The folder of a file that is going to be written. */
+static int folder_of(const char *path, char *folder, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return snprintf(folder, size, ".") < (int)size ? 0 : ENAMETOOLONG;
+    return snprintf(folder, size, "%.*s", slash == path ? 1 : (int)(slash - path), path) < (int)size ? 0 : ENAMETOOLONG;
+}
+
+int cli_check_file(cli *c, const char *option, const char *path)
+{
+    char folder[4096];
+    struct stat st;
+    int why = !*path ? ENOENT : folder_of(path, folder, sizeof(folder));
+
+    if (!why && stat(path, &st) == 0)
+        why = S_ISDIR(st.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
+    else if (!why)
+        why = stat(folder, &st) || access(folder, W_OK | X_OK) ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+    if (!why)
+        return 0;
+    cli_clear(c);
+    fprintf(stderr, "stitch: %s %s: cannot be written: %s\n", option, path, strerror(why));
+    return EXIT_USAGE;
 }
 
 int cli_write_file(cli *c, const char *path, const char *text, size_t len)

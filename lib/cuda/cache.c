@@ -195,6 +195,20 @@ static void trim_sometimes(stitch_context *ctx, uint64_t written)
         stitch__cache_trim(ctx, limit);
 }
 
+/* Once a context: the reason rarely changes, and there may be thousands of images. */
+static void say_unwritten(stitch_context *ctx, const stitch_error *why)
+{
+    stitch__cuda *cuda;
+    if (stitch__cuda_state(ctx, &cuda, NULL) != STITCH_OK)
+        return;
+    pthread_mutex_lock(&cuda->lock);
+    bool said = cuda->cache_unwritten;
+    cuda->cache_unwritten = true;
+    pthread_mutex_unlock(&cuda->lock);
+    stitch__log(ctx, said ? STITCH_LOG_DEBUG : STITCH_LOG_WARN, "the compile cache is not written: %s",
+                stitch_error_message(why));
+}
+
 void stitch__cache_store(stitch_context *ctx, const char *key, const stitch_image *image)
 {
     json_t *meta = stitch__image_meta(image);
@@ -219,7 +233,7 @@ void stitch__cache_store(stitch_context *ctx, const char *key, const stitch_imag
     put64(b.data + MAGIC_BYTES + KEY_BYTES + 16, checksum(b.data + HEADER_BYTES, b.len - HEADER_BYTES));
     if (stitch__mkdirs(ctx, folder, &why) != STITCH_OK ||
         stitch__file_write(ctx, path, b.data, b.len, &why) != STITCH_OK)
-        stitch__log(ctx, STITCH_LOG_WARN, "the compile cache is not written: %s", stitch_error_message(why));
+        say_unwritten(ctx, why);
     else
         trim_sometimes(ctx, b.len);
 out:

@@ -107,7 +107,8 @@ static int pick_ordinal(stitch__cuda *cuda, const char *text, CUdevice *ordinal,
         if (find(ordinal, arch) == CUDA_SUCCESS)
             return STITCH_OK;
         return stitch__err(cuda->ctx, err, STITCH_E_NO_DEVICE,
-                           "the simulator does not simulate %s; use sim:sm_80 or sim:sm_90", arch);
+                           "the simulator does not simulate %s; it does sm_80, sm_86, sm_89, sm_90, sm_100 and sm_120",
+                           arch);
     }
     if (strncmp(text, "cuda:", 5) == 0)
         index = atoi(text + 5);
@@ -196,7 +197,8 @@ out:
 }
 
 /* The primary context, which the host's other users of the device share; on the simulator, which has none, a context of
- * its own for each stitch_context: what one has the simulator check, and what faults in it, is nothing to the others. */
+ * its own for each stitch_context: what one has the simulator check, and what faults in it, is nothing to the others.
+ */
 static int open_context(stitch__cuda *cuda, stitch__device *dev, stitch_error **err)
 {
     stitch__sim_context_new_fn make;

@@ -27,6 +27,7 @@ typedef struct stitch__cuda {
     bool simulator; /* the driver is this library's own, which nobody else in the process uses */
     uint64_t cache_written; /* bytes stored since the cache's size was looked at */
     bool cache_trimmed;     /* it was looked at once */
+    bool cache_unwritten;   /* the host was told that nothing can be stored */
 } stitch__cuda;
 
 int stitch__cuda_state(stitch_context *ctx, stitch__cuda **out, stitch_error **err);

@@ -43,10 +43,19 @@ static int open_record(stitch_context *ctx, const char *rest, int depth, stitch_
 
 static int open_spec(stitch_context *ctx, const char *spec, int depth, stitch_model **out, stitch_error **err)
 {
+    static const struct {
+        const char *prefix, *what, *wanted;
+    } prefixes[] = {
+        {"replay:", "recording", "FILE"}, {"replay-strict:", "recording", "FILE"}, {"relay:", "folder", "FOLDER"}};
+
     if (depth > MAX_NESTED)
         return stitch__err(ctx, err, STITCH_E_INVALID, "more than %d models inside each other", MAX_NESTED);
     if (strncmp(spec, "https://", 8) == 0 || strncmp(spec, "http://", 7) == 0)
         return open_http(ctx, spec, out, err);
+    for (size_t i = 0; i < STITCH__COUNT(prefixes); i++)
+        if (strcmp(spec, prefixes[i].prefix) == 0)
+            return stitch__err(ctx, err, STITCH_E_INVALID, "'%s' names no %s: write %s%s", spec, prefixes[i].what, spec,
+                               prefixes[i].wanted);
     if (strncmp(spec, "replay:", 7) == 0)
         return stitch_model_new_replay(ctx, spec + 7, 0, out, err);
     if (strncmp(spec, "replay-strict:", 14) == 0)

@@ -184,7 +184,11 @@ static int load_root(stitch_context *ctx, const json_t *root, const stitch__limi
     const char *hash, *source;
     int64_t version;
     stitch_interface *iface = NULL;
-    int rc = stitch__json_keys(ctx, root, NULL, keys, err);
+    int rc;
+    if (json_object_get(root, "stitch_task") || json_object_get(root, "stitch"))
+        return stitch__err(ctx, err, STITCH_E_FORMAT, "this is %s, and not a saved program",
+                           json_object_get(root, "stitch") ? "a launch plan, which goes with a source" : "a task");
+    rc = stitch__json_keys(ctx, root, NULL, keys, err);
     if (rc || (rc = stitch__json_int(ctx, root, NULL, "stitch_program_file", true, INT64_MIN, INT64_MAX, &version,
                                      err)) != STITCH_OK)
         return rc;

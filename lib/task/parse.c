@@ -437,6 +437,8 @@ static int parse_head(reader *r, const json_t *root, stitch_error **err)
     int64_t version = 0;
     int rc;
 
+    if (json_object_get(root, "stitch_program_file"))
+        return stitch__err(r->ctx, err, STITCH_E_FORMAT, "this is a saved program, and not a task");
     rc = stitch__json_keys(r->ctx, root, NULL, keys, err);
     if (!rc)
         rc = stitch__json_int(r->ctx, root, NULL, "stitch_task", true, 1, 1, &version, err);

@@ -48,13 +48,14 @@ def usage():
                              (["--version"], 0, "stitch 0."), ([], 2, "usage"), (["nonsense"], 2, "nonsense"),
                              (["run"], 2, "--task and --model"), (["verify", "--task", TASK], 2, "give one of"),
                              (["compile", "--nonsense"], 2, "--help"), (["compile", "a", "b"], 2, "unexpected"),
-                             (["run", "--task", TASK, "--model", "x", "--attempts", "0"], 2, "not a valid value"),
-                             (["compile", "--source", SOURCE], 2, "--plan"), (["admit"], 2, "--task is needed"), (["help", "admit"], 0, "--runs"),
-                             (["admit", "--task", TASK, "x"], 2, "unexpected"), (["admit", "--task", TASK, "--runs", "0"], 2, "not a valid value"),
+                             (["run", "--task", TASK, "--model", "x", "--attempts", "0"], 2, "--attempts: not a valid value: '0'; it takes a whole number from 1 to"),
+                             (["run", "--task", TASK, "--model", "x", "--target", "nan"], 2, "--target: not a valid value: 'nan'; it takes a number above 0"),
+                             (["compile", "--source", SOURCE], 2, "--plan"), (["admit"], 2, "TASK is needed"), (["help", "admit"], 0, "--runs"),
+                             (["admit", "--task", TASK, "x"], 2, "unexpected"), (["admit", "--task", TASK, "--runs", "3"], 2, "--runs: not a valid value: '3'; it takes a whole number from 4"),
                              (["verify", "--task", TASK, "--where", "elsewhere", "x.stitch"], 2, "not a valid value"), (["verify", "--where"], 2, "where"),
                              (["run", "--task", TASK, "--model", "x", "--where", ""], 2, "not a valid value"), (["help", "verify"], 0, "--where"), (["profile"], 2, "TASK is needed"), (["help", "profile"], 0, "--metrics"),
                              (["profile", TASK, "a", "b"], 2, "unexpected"), (["profile", TASK, "--source", SOURCE], 2, "--plan"),
-                             (["profile", TASK, "--trace", "x.json"], 2, "--trace needs a program"), (["profile", TASK, "x", "--metrics", ","], 2, "not a valid value"),
+                             (["profile", TASK, "--trace", "x.json"], 2, "--trace needs a program"), (["profile", TASK, "x", "--metrics", "a,,b," * 40], 2, "not a valid value: 'a,,b,a,,b,"), (["profile", TASK, "x", "--metrics", ","], 2, "--metrics: not a valid value: ','"),
                              (["profile", TASK, "x", "--metrics", ",".join("m%d" % i for i in range(65))], 2, "not a valid value")):
         done = run(*args)
         check("usage: stitch " + " ".join(os.path.basename(a) for a in args), done.returncode == code and word in done.stdout + done.stderr,
@@ -73,6 +74,11 @@ def inputs():
                              (["compile", "--reply", pipe("pipe.md")], 2, "pipe.md"),
                              (["run", "--task", TASK, "--model", "gpt"], 2, "is no model"),
                              (["run", "--task", TASK, "--model", "replay:/nonexistent"], 2, "/nonexistent"),
+                             (["admit", put("saved.stitch", '{"stitch_program_file": 1}')], 2, "saved.stitch: this is a saved program"),
+                             (["compile", TASK], 2, "this is a task"), (["compile", PLAN], 2, "this is a launch plan"),
+                             (["run", "--task", TASK, "--model", "relay:"], 2, "'relay:' names no folder: write relay:FOLDER"),
+                             (["run", "--task", TASK, "--model", "replay:"], 2, "'replay:' names no recording"),
+                             (["admit", "/nonexistent.py"], 2, "there is no file /nonexistent.py"),
                              (["doctor", "--device", "gpu"], 2, "device 'gpu'")):
         done = run(*args)
         check("input: " + word, done.returncode == code and word in done.stderr, done)
@@ -80,6 +86,27 @@ def inputs():
 
     done = subprocess.run([STITCH.encode(), b"compile", b"/nonexistent\xff.stitch", b"--json"], capture_output=True, timeout=120)
     check("input: a path that is not UTF-8", done.returncode == 2 and json.loads(done.stdout)["event"] == "error", done)
+
+
+def outputs():
+    """What cannot be written is known before anything is done for it; what was not written is said."""
+    replies = "replay:" + os.path.join(EXAMPLES, "replies", "swiglu_mlp.jsonl")
+    for option, path in (("--out", "/nonexistent/x"), ("--out", FOLDER), ("--html", "/nonexistent/x.html"), ("--out", put("file", "") + "/x")):
+        done = run("run", "--task", TASK, "--model", replies, option, path)
+        check(f"output: {option} {path}", done.returncode == 2 and f"{option} {path}: cannot be written" in done.stderr and "plan 1" not in done.stderr, done)
+    done = run("profile", TASK, "x.stitch", "--trace", "/nonexistent/t.json")
+    check("output: --trace", done.returncode == 2 and "--trace /nonexistent/t.json: cannot be written" in done.stderr, done)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([STITCH, "doctor", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    check("output: a full disk", done.returncode not in (0, 1) and "could not be written" in done.stderr)
+    folder = os.path.join(FOLDER, "closed")
+    os.mkdir(folder)
+    saved = os.path.join(folder, "p.stitch")
+    done = subprocess.run(["sh", "-c", f'exec "$@" >&- 2>&- <&-', "sh", STITCH, "compile", "--task", TASK, "--source", SOURCE, "--plan", PLAN, "--arch",
+                           "sm_90a", "-o", saved, "--json", "--cache-dir", os.path.join(folder, "cache")], timeout=120)
+    if done.returncode != 3:  # no NVRTC
+        with open(saved, encoding="utf-8") as f:
+            check("output: nothing lands in a file where stdout is closed", done.returncode == 0 and set(json.load(f)) >= {"stitch_program_file"})
 
 
 def doctor():
@@ -157,7 +184,7 @@ def admits():
         done = run("admit", "--task", task, "--device", "sim:sm_90a")
         check("admit for people: " + verdict, done.returncode == code and done.stdout.startswith(verdict.upper()), done)
     done = run("admit", "--task", task, "--device", "sim:sm_90a", "--runs", "3")
-    check("admit with too few runs", done.returncode == 2 and "at least 4" in done.stderr, done)
+    check("admit with too few runs", done.returncode == 2 and "from 4" in done.stderr, done)
 
 
 def places():
@@ -233,6 +260,7 @@ def without_a_device():
 def main():
     usage()
     inputs()
+    outputs()
     if doctor():
         compiles()
         hostile_names()
