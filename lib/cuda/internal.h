@@ -86,6 +86,12 @@ void stitch__device_close(stitch__cuda *cuda);
 int stitch__turns_make(stitch__device *dev, stitch_error **err);
 void stitch__turns_free(stitch__device *dev);
 
+/* ---- signals.c -------------------------------------------------------------------------------------------------- */
+
+/* From here on this thread, and those that it starts, change the action of no signal but real-time ones: for threads of
+ * the library's own that run NVRTC. False: the system refuses it, and NVRTC has its way. */
+bool stitch__signals_keep(void);
+
 /* ---- images ------------------------------------------------------------------------------------------------------ */
 
 /* One parameter as it is found in machine code or PTX. */

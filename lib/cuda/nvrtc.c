@@ -172,6 +172,7 @@ static void *thread_main(void *arg)
     job *j = arg;
     bool own;
 
+    (void)stitch__signals_keep();
     compile(j);
     pthread_mutex_lock(&j->lock);
     j->ended = true;

@@ -5,6 +5,7 @@
 #include <ftw.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -606,6 +607,68 @@ TEST(allocations_that_fail)
     CHECK_INT(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+/* ---- signals ----------------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t signals, compiled;
+
+static void count_signal(int number, siginfo_t *info, void *unused)
+{
+    signals += number == SIGINT && info->si_pid == getpid();
+}
+
+static void *send_signals(void *unused)
+{
+    for (int i = 0; i < 2000 && !compiled; i++) {
+        const struct timespec wait = {0, 2000000};
+        kill(getpid(), SIGINT);
+        nanosleep(&wait, NULL);
+    }
+    return NULL;
+}
+
+static void *keep_signals(void *kept)
+{
+    struct sigaction action;
+    *(bool *)kept = stitch__signals_keep();
+    if (*(bool *)kept)
+        *(bool *)kept = sigaction(SIGINT, NULL, &action) == 0 && sigaction(SIGINT, &action, NULL) != 0;
+    return NULL;
+}
+
+/* NVRTC's own handler would end this process. */
+TEST(signals_stay_the_hosts)
+{
+    const struct sigaction counts = {.sa_sigaction = count_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct sigaction before, after[2];
+    stitch_context *ctx = new_context();
+    stitch_image *image = NULL;
+    stitch_error *err = NULL;
+    pthread_t thread;
+    bool kept = false;
+    int rc;
+
+    CHECK_INT(pthread_create(&thread, NULL, keep_signals, &kept), 0);
+    pthread_join(thread, NULL);
+    if (!kept) {
+        stitch_context_free(ctx);
+        SKIP("the system has no seccomp");
+    }
+    CHECK_INT(sigaction(SIGINT, &counts, &before), 0);
+    CHECK_INT(sigaction(SIGTERM, &counts, NULL), 0);
+    CHECK_INT(pthread_create(&thread, NULL, send_signals, NULL), 0);
+    rc = compile(ctx, several, "sm_90", (const char *[]){"ln<256, __half>"}, 1, 0, &image, &err);
+    compiled = 1;
+    pthread_join(thread, NULL);
+    CHECK_INT(sigaction(SIGINT, &before, &after[0]), 0);
+    CHECK_INT(sigaction(SIGTERM, &before, &after[1]), 0);
+    stitch_image_free(image);
+    stitch_context_free(ctx);
+    CHECK_INT(rc, STITCH_OK);
+    CHECK(signals > 1);
+    for (int i = 0; i < 2; i++)
+        CHECK(after[i].sa_sigaction == count_signal && after[i].sa_flags & SA_SIGINFO);
+}
+
 TEST_MAIN(RUN(kernels_and_their_parameters), RUN(saved_and_restored), RUN(errors_have_lines), RUN(headers_of_habit),
           RUN(cuda_headers), RUN(bad_arguments), RUN(threads), RUN(damaged_images), RUN(sections_that_overlap),
-          RUN(large_parameters_and_clusters), RUN(spills), RUN(allocations_that_fail))
+          RUN(large_parameters_and_clusters), RUN(spills), RUN(allocations_that_fail), RUN(signals_stay_the_hosts))
