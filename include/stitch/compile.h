@@ -94,7 +94,7 @@ typedef struct stitch_compile_options {
     /** 1: PTX instead of machine code (always so for a simulated device). */
     int32_t ptx;
     /** The call ends when either says so. NVRTC itself cannot be interrupted: its thread then goes on by itself, with
-     *  the memory that it uses, until it is done or the process ends. */
+     *  the memory that it uses, until it is done or the process ends; exit() waits up to five seconds for it. */
     const stitch_cancel *cancel;
     int64_t timeout_ms;        /**< 0: none */
     uint64_t max_source_bytes; /**< 0: 4 MiB */

@@ -92,6 +92,11 @@ void stitch__turns_free(stitch__device *dev);
  * the library's own that run NVRTC. False: the system refuses it, and NVRTC has its way. */
 bool stitch__signals_keep(void);
 
+/* ---- leaving.c -------------------------------------------------------------------------------------------------- */
+
+/* One more thread with NVRTC that exit() has to wait for, or one less. */
+void stitch__leaving_waits(bool more);
+
 /* ---- images ------------------------------------------------------------------------------------------------------ */
 
 /* One parameter as it is found in machine code or PTX. */

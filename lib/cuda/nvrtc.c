@@ -179,8 +179,10 @@ static void *thread_main(void *arg)
     own = j->abandoned;
     pthread_cond_signal(&j->changed);
     pthread_mutex_unlock(&j->lock);
-    if (own)
+    if (own) {
         free_job(j);
+        stitch__leaving_waits(false);
+    }
     return NULL;
 }
 
@@ -220,6 +222,8 @@ static int wait_for(job *j, const stitch__scope *scope, stitch_error **err)
             pthread_cond_wait(&j->changed, &j->lock);
     }
     j->abandoned = rc != STITCH_OK;
+    if (j->abandoned)
+        stitch__leaving_waits(true);
     pthread_mutex_unlock(&j->lock);
     return rc;
 }

@@ -5,9 +5,11 @@ usage: test_cli.py STITCH EXAMPLES-FOLDER
 """
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 STITCH, EXAMPLES = (os.path.abspath(path) for path in sys.argv[1:3])
 TASK = os.path.join(EXAMPLES, "tasks", "swiglu_mlp", "task.json")
@@ -247,6 +249,18 @@ def profiles():
     check("a wrong program has no profile", done.returncode == 1 and "FAILED" in done.stderr and not done.stdout, done)
 
 
+def interrupts():
+    """Ctrl-C at any time: before the command listens (-2), in it (130), or too late (0)."""
+    args = [STITCH, "compile", "--task", TASK, "--source", SOURCE, "--plan", PLAN, "--arch", "sm_90a", "--cache-dir", ""]
+    found = []
+    for i in range(16):
+        process = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.02 * (i + 1))
+        process.send_signal(signal.SIGINT)
+        found.append(process.wait(60))
+    check(f"Ctrl-C while NVRTC compiles: {found}", set(found) <= {0, 130, -2})
+
+
 def without_a_device():
     done = run("verify", "--task", TASK, "--source", SOURCE, "--plan", PLAN, "--device", "none")
     check("verify without a device", done.returncode == 3 and "device" in done.stderr, done)
@@ -267,6 +281,7 @@ def main():
         admits()
         places()
         profiles()
+        interrupts()
     else:
         tests.append(True)
         print(f"ok {len(tests)} - compile # SKIP no NVRTC")
