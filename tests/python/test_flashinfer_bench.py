@@ -323,6 +323,10 @@ def test_references_that_do_not_fit():
         data = fib.read(dataset(root, workloads=[empty]))
         with tap.raises(stitch.InvalidError, "axis N is 0"):
             data.task(data.workloads["gather_c8"][0], ctx=ctx)
+        for size in (1 << 70, 1 << 62, 1 << 50):
+            data = fib.read(dataset(root, workloads=[changed(WORKLOAD, ("axes", "N"), size)]))
+            with tap.raises(stitch.NoMemoryError, f"gather_c8: input x (float32, [{size}, 8]) cannot be made"):
+                data.task(data.workloads["gather_c8"][0], ctx=ctx)
 
 
 DTYPE_TESTS = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int16", "int8", "bool"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 import torch
 
 from .._context import Context
-from .._errors import FormatError, InvalidError, StitchError
+from .._errors import FormatError, InvalidError, NoMemoryError, StitchError
 from .._task import Dist
 from . import _run
 from ._module import clean
@@ -80,6 +80,14 @@ class Reference(torch.nn.Module):
         return value
 
 
+def _drawn(place: str, name: str, spec: "TensorSpec", shape: List[int], device: torch.device) -> torch.Tensor:
+    try:
+        return _random(spec, shape, device)
+    except (TypeError, RuntimeError, MemoryError) as e:  # a TypeError: the extents have no room in 64 bits
+        why = str(e).split("\n", 1)[0]
+        raise NoMemoryError(f"{place}: input {name} ({spec.dtype}, {shape}) cannot be made on {device}: {why}") from e
+
+
 def _random(spec: "TensorSpec", shape: List[int], device: torch.device) -> torch.Tensor:
     dtype = _torch_dtype(spec.dtype)
     if dtype is torch.bool:
@@ -128,7 +136,11 @@ def task_of(
         for name, spec in definition.inputs.items():
             given = workload.inputs[name]
             if spec.shape is None:
-                values[name] = given["value"] if given["type"] == "scalar" else _random(spec, [], place).item()
+                values[name] = (
+                    given["value"]
+                    if given["type"] == "scalar"
+                    else _drawn(definition.name, name, spec, [], place).item()
+                )
                 continue
             label = clean(name, taken)
             taken[label] = True
@@ -138,7 +150,7 @@ def task_of(
                 made = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(_torch_dtype(spec.dtype))
                 values[name], dists[label] = made.view(extents).to(place), "data"
             else:
-                values[name], dists[label] = _random(spec, extents, place), _dist(spec)
+                values[name], dists[label] = _drawn(definition.name, name, spec, extents, place), _dist(spec)
                 if definition.op_type == "sampling" and name == "probs":  # rows that sum to one
                     values[name], dists[label] = values[name].softmax(-1), "data"
     for name, spec in definition.outputs.items():
