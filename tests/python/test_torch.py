@@ -433,6 +433,27 @@ def test_arguments_that_are_overwritten():
         assert stitch.verify(ctx, task, stitch.Program.parse(ctx, source, plan), last_stage="correct").correct
 
 
+class Autocast(torch.nn.Module):
+    """Products of halves within forward; or only sums of them, which are no matter of the precision."""
+
+    def __init__(self, products):
+        super().__init__()
+        self.linear, self.products = torch.nn.Linear(8, 8), products
+
+    def forward(self, x):
+        if not self.products:
+            return self.linear(x).bfloat16().float() + 1
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.linear(x).float()
+
+
+def test_autocast_within_forward():
+    for products, precision in ((True, stitch.Precision.F16), (False, stitch.Precision.F32)):
+        with sim.context() as ctx, bridge.task(Autocast(products), [torch.randn(4, 8)], ctx=ctx) as task:
+            assert task.precision is precision, task.precision
+            assert task.tolerance == ((1e-3, 1e-3) if products else (1e-4, 1e-4)), task.tolerance
+
+
 def test_precision_flags():
     from stitch.torch import _settings
 

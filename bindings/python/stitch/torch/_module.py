@@ -133,6 +133,7 @@ class Subject:
         self.labels = [name for name, _ in found]
         self.leaves = [tensor.detach() for _, tensor in found]
         self.module, self.device = module, device_of(module, self.leaves)
+        self.half = False  # it multiplies halves, once it has been tried
         self.results: _tree.Tree = None
         self.names: List[str] = []
         self.written: Set[int] = set()  # inputs that forward overwrites

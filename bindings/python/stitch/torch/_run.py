@@ -111,6 +111,19 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 # What PyTorch's default dtype makes where forward names none, and what that is in a run in float64.
 _WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+_HALVES = (torch.float16, torch.bfloat16)
+# Operators whose precision a task states: of what they multiply.
+_PRODUCTS = {
+    *("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot", "linear", "_addmm_activation"),
+    *("convolution", "_convolution", "mkldnn_convolution", "mkldnn_linear", "mkldnn_rnn_layer", "cudnn_convolution"),
+    *("_cudnn_rnn", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_scaled_dot_product_flash_attention"),
+    *(
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_attention_math",
+    ),
+    *("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_fused_attention_overrideable"),
+}
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 
@@ -140,6 +153,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.used: Set[int] = set()  # what operators were given
         self.borrowed = False  # memory of `foreign` was used
         self.lossy = ""  # the first operator that made less than float64 of it
+        self.half = False  # products of halves, whatever the inputs and weights are: autocast within forward
         self.operators: Set[str] = set()
         self.dynamic = ""  # the first operator whose result has a shape that depends on values
         self._known = {storage_of(tensor) for tensor in known} | {0}
@@ -251,6 +265,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         name = func._schema.name.partition("::")[2]
         self.operators.add(name)
+        if name in _PRODUCTS and any(given.dtype in _HALVES for given in _tensors((args, kwargs))):
+            self.half = True
         if func.namespace == "quantized":
             raise UnsupportedError(
                 f"forward computes with quantised weights (quantized.{name}); only dense tensors are known"

@@ -140,9 +140,9 @@ def _describe(module: torch.nn.Module, subject: Subject, spec: Spec, changed: Se
     return "\n".join(lines)
 
 
-def _baseline_precision(module: torch.nn.Module, leaves: Sequence[torch.Tensor], tf32: bool) -> Precision:
-    dtypes = {t.dtype for t in [*_run.weights(module).values(), *leaves] if t.dtype.is_floating_point}
-    if dtypes & {torch.float16, torch.bfloat16}:
+def _baseline_precision(subject: Subject, tf32: bool) -> Precision:
+    tensors = [*_run.weights(subject.module).values(), *subject.leaves]
+    if subject.half or any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors):
         return Precision.F16
     return Precision.TF32 if tf32 else Precision.F32
 
@@ -238,7 +238,7 @@ def task(
             )
             for dim, value in (reduced_dims or {}).items():
                 made.set_reduced_dim(dim, value)
-        found = _baseline_precision(module, subject.leaves, _may_use_tf32(made.flags, operators))
+        found = _baseline_precision(subject, _may_use_tf32(made.flags, operators))
         made.precision = found if precision is None else precision
         tolerance = _default_tolerance(made.precision, outputs)
         made.tolerance = (tolerance if atol is None else atol, tolerance if rtol is None else rtol)
@@ -396,6 +396,7 @@ def _fill(
 
     small = [resized(leaf, 2) if flag and leaf.shape[0] > 2 else leaf for leaf, flag in zip(subject.leaves, chosen)]
     _add_reference(task, subject, ctx, runner, small, constructor)
+    subject.half = watch.half
     return watch.operators, outputs, _describe(subject.module, subject, task.spec, sorted(runner.changed))
 
 
@@ -463,4 +464,4 @@ def _add_baselines(task: Any, subject: Subject, ctx: Context, names: Sequence[st
             name=name,
         )
         task._callbacks.append(function)
-        task.add_baseline(name, function, _baseline_precision(subject.module, subject.leaves, tf32))
+        task.add_baseline(name, function, _baseline_precision(subject, tf32))
