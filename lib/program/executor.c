@@ -257,7 +257,9 @@ int stitch_executor_bind(stitch_executor *x, size_t slot, stitch_device_ptr ptr,
         return stitch__err(x ? x->ctx : NULL, err, STITCH_E_INVALID, "stitch_executor_bind: there is no slot %zu",
                            slot);
     const stitch__iface_tensor *t = &x->iface->tensors[slot];
-    if (!ptr || ptr % BIND_ALIGNMENT)
+    if (!ptr)
+        return stitch__err(x->ctx, err, STITCH_E_INVALID, "%s: the device pointer is NULL", t->name);
+    if (ptr % BIND_ALIGNMENT)
         return stitch__err(x->ctx, err, STITCH_E_INVALID,
                            "%s: the device pointer 0x%" PRIx64 " is not aligned to %d bytes", t->name, ptr,
                            BIND_ALIGNMENT);

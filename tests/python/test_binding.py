@@ -142,6 +142,41 @@ def test_errors():
         sim.context("gpu:x").device
 
 
+def test_objects_in_each_others_place():
+    """The library would take one for the other."""
+    with sim.context() as ctx, sim.context() as other:
+        task = stitch.Task(ctx, "t")
+        program = stitch.Program.parse(ctx, "", {"stitch": 1, "run": [{"copy": {"from": "x", "to": "y"}}]})
+        model = stitch.Model.host(ctx, lambda request: "")
+        for words, wrong in (
+            ("task must be a stitch.Task, not a Program", lambda: stitch.verify(ctx, program, task)),
+            ("Candidate or Program, not a Task", lambda: stitch.verify(ctx, task, task)),
+            ("ctx must be a stitch.Context, not a Task", lambda: stitch.verify(task, task, program)),
+            ("task must be a stitch.Task, not a Context", lambda: stitch.admit(ctx, other)),
+            ("task must be a stitch.Task, not a NoneType", lambda: stitch.plan(ctx, None)),
+            ("previous must be a stitch.Plan, not a Task", lambda: stitch.plan(ctx, task, previous=task)),
+            ("report must be a stitch.Report, not a Plan", lambda: stitch.code(ctx, task, report=stitch.Plan.__new__(stitch.Plan))),
+            ("program must be a stitch.Program, not a Task", lambda: stitch.Candidate.from_program(ctx, task)),
+            ("program must be a stitch.Program, not a Task", lambda: stitch.Executor(ctx, task)),
+            ("baseline must be a function or a stitch.Program, not a Task", lambda: task.add_baseline("b", task)),
+            ("not Task", lambda: task.set_reference(task)),
+            ("interface must be a stitch.Interface or Task, not a Context", lambda: program.validate(ctx)),
+            ("ctx must be a stitch.Context, not a NoneType", lambda: stitch.Task.load(None, "t.json")),
+            ("ctx must be a stitch.Context, not a NoneType", lambda: stitch.compile_source(None, "")),
+            ("inner must be a stitch.Model, not a Task", lambda: stitch.Model.record(ctx, task, "f")),
+            ("budget must be a stitch.Budget, not a Model", lambda: model.set_budget(model)),
+            ("function must be callable, not a int", lambda: stitch.Model.host(ctx, 3)),
+            ("task must be a stitch.Task, not a Program", lambda: stitch.profile_task(ctx, program)),
+            ("program must be a stitch.Program, not a Task", lambda: stitch.profile_region(ctx, print, programs=[task])),
+            ("metrics must be a sequence of str", lambda: stitch.verify(ctx, task, program, metrics="abc")),
+        ):
+            with tap.raises(TypeError, words):
+                wrong()
+        with tap.raises(stitch.InvalidError, "there are none, format, validate") as caught:
+            stitch.verify(ctx, task, program, last_stage="nonsense")
+        assert "count" not in str(caught[0])
+
+
 def test_device_and_doctor():
     with sim.context() as ctx:
         assert (

@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 from ctypes import byref, c_char_p, c_void_p
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _declarations as c
-from ._core import OUT, Cancel, Cancelling, Handle, Ref, Uses, call, decode, encode, enum_value, make, milliseconds
+from ._core import OUT, Cancel, Cancelling, Handle, Ref, Uses, call, decode, encode, enum_value, make, milliseconds, need
 from ._errors import InvalidError
 from ._library import lib
 from ._context import Context
@@ -44,6 +44,7 @@ class Attempt:
     def of(report: Report, action: Union[Action, str], base: int = -1, plan: int = 0, subtask: int = -1) -> "Attempt":
         """From a report, as stitch_attempt_from_report() has it."""
         value = make(c.stitch_attempt)
+        need(Report, report=report)
         with Uses(report) as (address,):
             lib.stitch_attempt_from_report(byref(value), address)
         return Attempt(
@@ -167,6 +168,11 @@ def plan(
     order; trace_summary: a GPU timeline of the reference as text (Trace.text()); timeout in seconds. Ctrl-C ends the
     call."""
     options, made = make(c.stitch_plan_options), Plan.__new__(Plan)
+    need(Context, ctx=ctx)
+    need(Task, task=task)
+    need(Plan, **({} if previous is None else {"previous": previous}))
+    for _, verdict in attempts:
+        need(Report, report=verdict)
     with (
         Uses(task, previous, *[report for _, report in attempts]) as (task_at, previous_at, *reports),
         Cancelling(cancel) as token,
@@ -201,6 +207,7 @@ class Candidate(Handle):
     def from_program(cls, ctx: Context, program: Program) -> "Candidate":
         """The program is the candidate's from then on; `candidate.program` is it."""
         self = cls.__new__(cls)
+        need(Program, program=program)
         with Uses(program) as (address,):
             self._adopt(ctx, lib.stitch_candidate_from_program, address, OUT)
             assert self._ref is not None
@@ -280,6 +287,13 @@ def code(
     """
     if not 1 <= count <= 1024:
         raise InvalidError(f"count must be 1 to 1024, not {count}")
+    need(Context, ctx=ctx)
+    need(Task, task=task)
+    given: List[Tuple[Type[Handle], str, Any]] = [(Plan, "plan", plan), (Candidate, "previous", previous)]
+    given += [(Report, "report", report), (Candidate, "best", best), (Report, "best_report", best_report)]
+    for kind, name, value in given:
+        if value is not None:
+            need(kind, **{name: value})
     options, out = make(c.stitch_code_options), (c_void_p * count)()
     made: List[Optional[Candidate]] = []
     with (

@@ -89,7 +89,7 @@ class Context(Handle):
     made from it.
     """
 
-    _shared = True
+    _shared = _owns = True
 
     def __init__(
         self,

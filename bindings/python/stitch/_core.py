@@ -68,6 +68,8 @@ def take_text(pointer: c_void_p) -> str:
 
 def strings(items: Sequence[str], what: str) -> Any:
     """A `const char *const *`; the array keeps the bytes alive."""
+    if isinstance(items, str):  # whose letters it would be
+        raise TypeError(f"{what} must be a sequence of str, not one str")
     return (c_char_p * max(1, len(items)))(*[encode(item, what) for item in items])
 
 
@@ -317,6 +319,7 @@ class Handle:
     otherwise."""
 
     _shared = False
+    _owns = False  # others are made from it: a context
     _free = ""  # name of the function that frees one
 
     def __init__(self, ref: Ref, owner: Optional["Handle"] = None) -> None:
@@ -342,6 +345,8 @@ class Handle:
     ) -> None:
         """__init__ from function(owner, *args), with OUT among the arguments."""
         free = getattr(lib, self._free)
+        if not getattr(owner, "_owns", False):
+            raise TypeError(f"ctx must be a stitch.Context, not a {type(owner).__name__}")
         address = owner._begin()
         try:
             made = create(free, function, address, *args, trigger=trigger)
@@ -431,6 +436,13 @@ class Handle:
             call(function, pointer, *args, trigger=trigger)
         finally:
             self._end()
+
+
+def need(kind: Type[Handle], **values: Any) -> None:
+    """TypeError for arguments that are not of the kind, which the library would take for what they are not."""
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a stitch.{kind.__name__}, not a {type(value).__name__}")
 
 
 class Uses:
@@ -525,5 +537,5 @@ def enum_value(kind: Type[E], value: Any, what: str) -> E:
     try:
         return kind[value.upper()] if isinstance(value, str) else kind(value)  # type: ignore[no-any-return]
     except (KeyError, ValueError):
-        known = ", ".join(member.name.lower() for member in kind)
+        known = ", ".join(member.name.lower() for member in kind if member.name != "COUNT")
         raise InvalidError(f"{value!r} is no {what}; there are {known}") from None

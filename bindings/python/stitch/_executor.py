@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import _declarations as c
-from ._core import Handle, Ref, Uses, callback, decode, encode, error_from, make, strings
+from ._core import Handle, Ref, Uses, callback, decode, encode, error_from, make, need, strings
 from ._errors import BusyError, InvalidError, StateError
 from ._library import lib
 from ._dlpack import View
@@ -115,6 +115,8 @@ class Executor(Handle):
         )
         options.library_workspace_bytes, options.max_workspace_bytes = library_workspace_bytes, max_workspace_bytes
         out = c_void_p()
+        need(Context, ctx=ctx)
+        need(Program, program=program)
         with Uses(ctx, program) as (owner, address):
             try:
                 ctx._interruptible(lib.stitch_executor_new, owner, address, byref(options), byref(out))

@@ -24,6 +24,7 @@ from ._core import (
     error_from,
     make,
     milliseconds,
+    need,
     void_callback,
 )
 from ._errors import InvalidError, StitchError
@@ -191,6 +192,8 @@ class Model(Handle):
     def host(cls, ctx: Context, function: HostModel) -> "Model":
         """A function of yours: function(request) returns the text of the answer or a Reply. What it raises comes out of
         the call that asked. Called in the thread that asks, for one request after the other."""
+        if not callable(function):
+            raise TypeError(f"function must be callable, not a {type(function).__name__}")
         wrapped = _host_callback(function)
         return cls._of(ctx, lib.stitch_model_new_host, wrapped, None, OUT, keep=[wrapped])
 
@@ -203,6 +206,7 @@ class Model(Handle):
     def record(cls, ctx: Context, inner: "Model", path: Path) -> "Model":
         """Passes requests on to `inner`, which is the new model's from then on, and appends every exchange to the
         file."""
+        need(Model, inner=inner)
         with Uses(inner) as (address,):
             self = cls._of(ctx, lib.stitch_model_new_record, address, encode_path(path), OUT)
             assert self._ref is not None
@@ -216,6 +220,8 @@ class Model(Handle):
 
     def set_budget(self, budget: Optional[Budget]) -> None:
         """A spent budget makes further requests fail with BudgetError. None: no limit again."""
+        if budget is not None:
+            need(Budget, budget=budget)
         with Uses(self, budget) as (address, budget_at):
             lib.stitch_model_set_budget(address, budget_at)
             assert self._ref is not None

@@ -20,6 +20,7 @@ from ._core import (
     enum_value,
     make,
     milliseconds,
+    need,
     strings,
     take_text,
 )
@@ -158,6 +159,9 @@ def profile_region(
     timeout   seconds; None: 2 min
     """
     made = Profile.__new__(Profile)
+    need(Context, ctx=ctx)
+    for program in programs:
+        need(Program, program=program)
     run = callback(c.stitch_region_fn, lambda _: _ignore(function()))
     with Uses(ctx, *programs) as (_, *addresses), Cancelling(cancel) as token:
         options = _options(profile, metrics, token, timeout)
@@ -188,6 +192,7 @@ def profile_task(
     """Profiles what a task is measured against: its first baseline, or its reference where it has none. text() is what
     plan() wants as trace_summary. UnsupportedError on a simulated device."""
     made = Profile.__new__(Profile)
+    need(Task, task=task)
     with Uses(task) as (task_at,), Cancelling(cancel) as token:
         options = _options(profile, metrics, token, timeout)
         made._adopt(ctx, lib.stitch_profile_task, task_at, byref(options), OUT, trigger=token.trigger)

@@ -22,6 +22,7 @@ from ._core import (
     encode_path,
     make,
     milliseconds,
+    need,
     strings,
 )
 from ._errors import CompileError
@@ -164,6 +165,7 @@ def compile_source(
     """Compiles CUDA C++ with NVRTC, through the cache. `names` are the kernels that will be asked for ("ln<256>");
     timeout in seconds. CompileError has an `image` with the diagnostics. Several threads may compile at once."""
     out = c_void_p()
+    need(Context, ctx=ctx)
     with Uses(ctx) as (owner,), Cancelling(cancel) as token:
         options = _compile_options(arch, names, flags, no_cache, ptx, timeout, token.address)
         try:
@@ -283,6 +285,8 @@ class Program(Handle):
                 made = interface_new(context or 0, interface)
                 self._call(lib.stitch_program_validate, made.pointer, encode(arch, "arch"))
         else:
+            if getattr(interface, "_free", "") != "stitch_task_free":
+                raise TypeError(f"interface must be a stitch.Interface or Task, not a {type(interface).__name__}")
             with Uses(interface) as (task,):
                 self._call(lib.stitch_program_validate, lib.stitch_task_interface(task), encode(arch, "arch"))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _declarations as c
-from ._core import OUT, Handle, Uses, call, callback, decode, encode, encode_path, enum_value, strings
+from ._core import OUT, Handle, Uses, call, callback, decode, encode, encode_path, enum_value, need, strings
 from ._errors import InvalidError
 from ._library import lib
 from ._tensors import BoundTensor
@@ -206,6 +206,7 @@ class Task(Handle):
 
     def _take(self, function: Any, program: Program, *args: Any) -> None:
         """A call that takes the program over, which is closed then."""
+        need(Program, program=program)
         with Uses(self, program) as (task, address):
             call(function, task, *[address if arg is OUT else arg for arg in args])
             assert self._ref is not None
@@ -238,6 +239,8 @@ class Task(Handle):
         if isinstance(baseline, Program):
             self._take(lib.stitch_task_add_baseline_program, baseline, encode(name, "name"), value, OUT)
         else:
+            if not callable(baseline):
+                raise TypeError(f"baseline must be a function or a stitch.Program, not a {type(baseline).__name__}")
             function = self._callback(baseline)
             self._call(lib.stitch_task_add_baseline_fn, encode(name, "name"), value, function, None)
             self._keep(function)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import _declarations as c
-from ._core import OUT, Cancel, Cancelling, Handle, Uses, make, milliseconds, take_text
+from ._core import OUT, Cancel, Cancelling, Handle, Uses, make, milliseconds, need, take_text
 from ._errors import StateError
 from ._library import lib
 from ._context import Context, record
@@ -248,6 +248,7 @@ class Trace(Handle):
 
     def attribute(self, executor: Executor, runs: int = 1) -> None:
         """Gives the records of a trace of so many runs of a program, and of nothing else, the steps of its launch plan."""
+        need(Executor, executor=executor)
         with Uses(executor) as (used,):
             self._call(lib.stitch_trace_attribute, used, runs)
 

@@ -20,6 +20,7 @@ from ._core import (
     enum_value,
     make,
     milliseconds,
+    need,
     strings,
     take_text,
     void_callback,
@@ -100,6 +101,7 @@ class Report(Handle):
     def of_reply_failure(cls, ctx: Context, text: str) -> "Report":
         """The report of a model's reply that is no program: stage format failed. ValueError if the reply does parse."""
         out, err = c_void_p(), c_void_p()
+        need(Context, ctx=ctx)
         with Uses(ctx) as (owner,):
             try:
                 status = lib.stitch_candidate_from_reply(owner, encode(text), byref(out), byref(err))
@@ -229,6 +231,10 @@ def verify(
     on_stage    on_stage(stage, status, done, total), in the calling thread
     time_budget, timeout: seconds. Ctrl-C ends the call.
     """
+    need(Context, ctx=ctx)
+    need(Task, task=task)
+    if getattr(what, "_free", "") not in ("stitch_candidate_free", "stitch_program_free"):
+        raise TypeError(f"what is verified must be a stitch.Candidate or Program, not a {type(what).__name__}")
     options = make(c.stitch_verify_options)
     options.trials, options.warmup, options.iterations = trials, warmup, iterations
     options.last_stage, options.seed, options.flush_bytes = enum_value(Stage, last_stage, "stage"), seed, flush_bytes
@@ -307,6 +313,8 @@ def admit(
     )
     options.ops, options.op_count, keep = op_array(ops)
     admission = Admission.__new__(Admission)
+    need(Context, ctx=ctx)
+    need(Task, task=task)
     with Uses(task) as (task_at,), Cancelling(cancel) as token:
         options.cancel = token.address
         admission._adopt(ctx, lib.stitch_task_admit, task_at, byref(options), OUT, trigger=token.trigger)
