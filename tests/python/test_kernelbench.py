@@ -206,6 +206,29 @@ def test_a_small_checkout():
         assert "STITCH_E" in errors.getvalue()
 
 
+def test_command_line_with_bad_files():
+    with tempfile.TemporaryDirectory() as root:
+        odd = os.path.join(root, "odd.jsonl")
+        with open(odd, "wb") as file:
+            file.write(b"\xff\n")
+        run = ["run", "--model", "replay:no", "--levels", "1"]
+        for argv, code, words in (
+            (["summary", os.path.join(root, "none.jsonl")], 1, "none.jsonl"),
+            (["summary", root], 1, "directory"),
+            (["summary", odd], 1, "odd.jsonl is no file of results"),
+            (["judge", os.path.join(root, "none.jsonl")], 1, "none.jsonl"),
+            ([*run, "--out", os.path.join(root, "no", "out.jsonl")], 1, os.path.join("no", "out.jsonl")),
+            ([*run, "--out", root], 1, "directory"),
+            (["run", "--model", "m", "--out", "o", "--levels", "1,a"], 2, "'a' is no number and no range: write 1,4-8"),
+        ):
+            with contextlib.redirect_stderr(io.StringIO()) as errors:
+                try:
+                    found = kernelbench.main(argv)
+                except SystemExit as e:
+                    found = e.code
+            assert found == code and words in errors.getvalue(), (argv, found, errors.getvalue())
+
+
 BAD = """import os, sys
 import torch
 

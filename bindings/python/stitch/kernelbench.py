@@ -100,6 +100,8 @@ def results(path: Path) -> Dict[str, Dict[str, Any]]:
             lines = text.read().split("\n")
     except FileNotFoundError:
         return found
+    except UnicodeDecodeError:
+        raise FormatError(f"{os.fsdecode(path)} is no file of results: it is not UTF-8") from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -476,8 +478,10 @@ def _numbers(text: str) -> List[int]:
     """ "1,3,5-8" """
     found: List[int] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
+        named = re.fullmatch(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", part)
+        if not named:
+            raise argparse.ArgumentTypeError(f"'{part}' is no number and no range: write 1,4-8")
+        found += range(int(named[1]), int(named[2] or named[1]) + 1)
     return found
 
 
@@ -513,6 +517,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     reporter.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     try:
+        if args.verb != "run":
+            with open(args.results, "rb"):  # results() of no file are none
+                pass
         if args.verb == "summary":
             figures = summary(results(args.results).values())
             print(json.dumps(figures, indent=2) if args.json else describe(figures))
@@ -530,7 +537,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             print(describe(summary(results(args.results).values())))
             return 0
         return _run_command(args)
-    except StitchError as e:
+    except (StitchError, OSError) as e:
         print(e, file=sys.stderr)
         return 1
 
@@ -575,6 +582,8 @@ def _run_command(args: argparse.Namespace) -> int:
             "timeout": args.judge_timeout,
             "tolerance": args.judge_tolerance,
         }
+    with open(args.out, "ab"):  # before the model has worked for what cannot be written
+        pass
     if args.ray:
         _print(run_on_ray(args.out, args.model, device=args.device, **options))
     else:
