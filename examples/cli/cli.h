@@ -111,8 +111,9 @@ void cli_on_stage(int stage, int status, int64_t done, int64_t total, void *user
 char *cli_read_file(const char *path); /* malloc; NULL with errno set */
 
 int cli_flush(int code); /* of stdout; the exit code, and a message if it could not be written */
-/* Whether a file can be written, before anybody works for what goes into it: 0 or an exit code, message printed. */
-int cli_check_file(cli *c, const char *option, const char *path);
+/* Whether a file (regular: no pipe, no device) can be written, before anybody works for what goes into it: 0 or an exit
+ * code, message printed. */
+int cli_check_file(cli *c, const char *option, const char *path, bool regular);
 int cli_write_file(cli *c, const char *path, const char *text, size_t len); /* 0 or an exit code, message printed */
 
 /* inputs.c: 0 or an exit code with the message printed */

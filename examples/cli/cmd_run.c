@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -424,7 +425,8 @@ int cli_run(cli *c)
     r.policy.max_plans = (int32_t)c->o.plans;
     r.policy.target_speedup = c->o.target;
     c->attempts = r.policy.max_attempts;
-    if (c->o.attempts_dir && mkdir(c->o.attempts_dir, 0777) != 0 && errno != EEXIST) {
+    if (c->o.attempts_dir &&
+        ((mkdir(c->o.attempts_dir, 0777) != 0 && errno != EEXIST) || access(c->o.attempts_dir, W_OK | X_OK) != 0)) {
         fprintf(stderr, "stitch: %s: %s\n", c->o.attempts_dir, strerror(errno));
         return EXIT_USAGE;
     }

@@ -49,7 +49,7 @@ static void on_log(int level, const char *message, void *userdata)
 static int check_outputs(cli *c)
 {
     const bool runs = strcmp(c->o.command, "run") == 0;
-    int code = c->o.out ? cli_check_file(c, "--out", c->o.out) : 0;
+    int code = c->o.out ? cli_check_file(c, "--out", c->o.out, true) : 0;
 
     if (!code && runs && !c->o.out && access(".", W_OK)) {
         fprintf(stderr,
@@ -57,9 +57,9 @@ static int check_outputs(cli *c)
         code = EXIT_USAGE;
     }
     if (!code && c->o.html)
-        code = cli_check_file(c, "--html", c->o.html);
+        code = cli_check_file(c, "--html", c->o.html, false);
     if (!code && c->o.trace)
-        code = cli_check_file(c, "--trace", c->o.trace);
+        code = cli_check_file(c, "--trace", c->o.trace, false);
     return code;
 }
 

@@ -191,14 +191,14 @@ static int folder_of(const char *path, char *folder, size_t size)
     return snprintf(folder, size, "%.*s", slash == path ? 1 : (int)(slash - path), path) < (int)size ? 0 : ENAMETOOLONG;
 }
 
-int cli_check_file(cli *c, const char *option, const char *path)
+int cli_check_file(cli *c, const char *option, const char *path, bool regular)
 {
     char folder[4096];
     struct stat st;
     int why = !*path ? ENOENT : folder_of(path, folder, sizeof(folder));
 
     if (!why && stat(path, &st) == 0)
-        why = S_ISDIR(st.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
+        why = S_ISDIR(st.st_mode) ? EISDIR : regular && !S_ISREG(st.st_mode) ? EINVAL : access(path, W_OK) ? errno : 0;
     else if (!why)
         why = stat(folder, &st) || access(folder, W_OK | X_OK) ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
     if (!why)

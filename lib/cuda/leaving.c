@@ -7,12 +7,14 @@
  */
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cuda/internal.h"
 
 enum { PATIENCE_MS = 5000, RETRY_MS = 2 };
 
 static atomic_int running; /* threads that nobody waits for */
+static atomic_int process; /* whose they are: a fork() takes none of them along */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* Runs before what NVRTC's library, which was loaded earlier, has for the end. */
@@ -21,7 +23,7 @@ static void wait_for_them(void)
     const struct timespec retry = {0, RETRY_MS * 1000000L};
     int64_t end = stitch__now_ns() + PATIENCE_MS * INT64_C(1000000);
 
-    while (atomic_load(&running) > 0 && stitch__now_ns() < end)
+    while (atomic_load(&running) > 0 && atomic_load(&process) == getpid() && stitch__now_ns() < end)
         nanosleep(&retry, NULL);
 }
 
@@ -32,7 +34,10 @@ static void at_exit(void)
 
 void stitch__leaving_waits(bool more)
 {
-    if (more)
+    if (more) {
         (void)pthread_once(&once, at_exit);
+        if (atomic_exchange(&process, getpid()) != getpid())
+            atomic_store(&running, 0);
+    }
     atomic_fetch_add(&running, more ? 1 : -1);
 }

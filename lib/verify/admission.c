@@ -157,8 +157,11 @@ int stitch_task_admit(stitch_context *ctx, stitch_task *task, const stitch_admit
     if (!rc) {
         stitch__device_limit(dev, &scope);
         rc = admit(task, dev, &o, &scope, out, err);
-        if (rc == STITCH_E_FAULT && dev->info.simulated && stitch__scope_ended(&scope))
-            rc = stitch__scope_check(&scope, "admission", err); /* which the driver takes for a fault */
+        if (rc == STITCH_E_FAULT && dev->info.simulated && stitch__scope_ended(&scope)) {
+            char what[300]; /* names have at most 255 bytes */
+            snprintf(what, sizeof(what), "admission of task %s", task->name);
+            rc = stitch__scope_check(&scope, what, err); /* which the driver takes for a fault */
+        }
         stitch__device_recover(dev);
         stitch__device_limit(dev, NULL);
         stitch__device_leave(dev);

@@ -93,7 +93,8 @@ def inputs():
 def outputs():
     """What cannot be written is known before anything is done for it; what was not written is said."""
     replies = "replay:" + os.path.join(EXAMPLES, "replies", "swiglu_mlp.jsonl")
-    for option, path in (("--out", "/nonexistent/x"), ("--out", FOLDER), ("--html", "/nonexistent/x.html"), ("--out", put("file", "") + "/x")):
+    for option, path in (("--out", "/nonexistent/x"), ("--out", FOLDER), ("--html", "/nonexistent/x.html"), ("--out", put("file", "") + "/x"),
+                         ("--out", "/dev/null")):
         done = run("run", "--task", TASK, "--model", replies, option, path)
         check(f"output: {option} {path}", done.returncode == 2 and f"{option} {path}: cannot be written" in done.stderr and "plan 1" not in done.stderr, done)
     done = run("profile", TASK, "x.stitch", "--trace", "/nonexistent/t.json")
