@@ -18,7 +18,8 @@ int stitch__collect_options_make(stitch_context *ctx, int32_t profile, const cha
     static const uint32_t parts[] = {STITCH__PARTS, STITCH__PARTS, STITCH__PART_TIMELINE, 0};
 
     if (profile < STITCH_PROFILE_AUTO || profile > STITCH_PROFILE_NEVER)
-        return stitch__err(ctx, err, STITCH_E_INVALID, "%s: profile is %d", what, (int)profile);
+        return stitch__err(ctx, err, STITCH_E_INVALID, "%s: profile is %d; it must be 0 to %d", what, (int)profile,
+                           STITCH_PROFILE_NEVER);
     if (metric_count > STITCH__FACTS_EXTRA || (metric_count && !metrics))
         return stitch__err(ctx, err, STITCH_E_INVALID, "%s: metric_count is %zu (at most %d), or metrics is NULL", what,
                            metric_count, STITCH__FACTS_EXTRA);

@@ -288,6 +288,9 @@ static int check_options(const stitch__verify *v, stitch_error **err)
             return stitch__err(v->ctx, err, STITCH_E_INVALID,
                                "stitch_verify_options: %s is %" PRId64 "; it must be 0 to %" PRId64, list[i].name,
                                list[i].value, list[i].most);
+    if (o->op_count && !o->ops)
+        return stitch__err(v->ctx, err, STITCH_E_INVALID, "stitch_verify_options: op_count is %zu, but ops is NULL",
+                           o->op_count);
     return STITCH_OK;
 }
 

@@ -449,10 +449,10 @@ TEST(a_baseline_in_parts)
 /* One bad value, and the message names it. */
 TEST(options_out_of_range)
 {
-    stitch_verify_options list[8];
-    static const char *const names[] = {"trials is -1;",          "trials is 10001;",  "warmup is -2;",
-                                        "iterations is 1000001;", "last_stage is 99;", "where is 3;",
-                                        "simulate is 2;",         "simulate is -1;"};
+    stitch_verify_options list[10];
+    static const char *const names[] = {
+        "trials is -1;", "trials is 10001;", "warmup is -2;",   "iterations is 1000001;",         "last_stage is 99;",
+        "where is 3;",   "simulate is 2;",   "simulate is -1;", "op_count is 1, but ops is NULL", "profile is 4;"};
 
     need_context();
     for (size_t i = 0; i < STITCH__COUNT(list); i++)
@@ -465,6 +465,8 @@ TEST(options_out_of_range)
     list[5].where = 3;
     list[6].simulate = 2;
     list[7].simulate = -1;
+    list[8].op_count = 1;
+    list[9].profile = 4;
     for (size_t i = 0; i < STITCH__COUNT(list); i++)
         get_failure(&list[i], task_with_baseline(ctx), candidate(ctx), STITCH_E_INVALID, names[i]);
 }

@@ -285,8 +285,8 @@ def code(
     notes              more text for the prompt
     timeout            seconds. Ctrl-C ends the call.
     """
-    if not 1 <= count <= 1024:
-        raise InvalidError(f"count must be 1 to 1024, not {count}")
+    if not 1 <= count <= 256:
+        raise InvalidError(f"count must be 1 to 256, not {count}")
     need(Context, ctx=ctx)
     need(Task, task=task)
     given: List[Tuple[Type[Handle], str, Any]] = [(Plan, "plan", plan), (Candidate, "previous", previous)]
