@@ -8,9 +8,11 @@
 
 #include "verify/timing.h"
 
-#define LEAST_US    6.0 /* of a run: noise of a block, shared by its runs */
-#define LEAST_SHARE 0.3 /* of a run, by events */
-#define FILL_BYTES  1e6 /* a microsecond: workspace is filled before each run */
+#define LEAST_US    25.0 /* of a run: three times the noise of a block on a quiet host, shared by its runs */
+#define LEAST_SHARE 0.5  /* of a run, by events */
+#define FILL_BYTES  1e6  /* a microsecond: workspace is filled before each run */
+
+enum { LEAST_RUNS = 8, LEAST_BLOCKS = 4 }; /* of a block; of a side */
 
 static int by_value(const void *a, const void *b)
 {
@@ -20,7 +22,7 @@ static int by_value(const void *a, const void *b)
 
 void stitch__clock_add(stitch__side *s, int64_t ns, size_t runs)
 {
-    if (s->clocked < STITCH__COUNT(s->clock_us))
+    if (runs >= LEAST_RUNS && s->clocked < STITCH__COUNT(s->clock_us))
         s->clock_us[s->clocked++] = (double)ns / 1e3 / (double)runs;
 }
 
@@ -37,7 +39,7 @@ int stitch__clock_judge(stitch__timer *t, int *code, stitch_error **why)
     stitch__side *candidate = &t->sides[0], *main = t->side_count > 1 ? &t->sides[1] : NULL;
     double ours, theirs, by_events, allowed;
 
-    if (!main || main->broken || candidate->clocked < 4 || main->clocked < 4 || t->v->has_states)
+    if (!main || main->broken || candidate->clocked < LEAST_BLOCKS || main->clocked < LEAST_BLOCKS || t->v->has_states)
         return STITCH_OK; /* nothing to compare with; or runs that are not timed come between */
     ours = clock_of(candidate);
     theirs = clock_of(main);
