@@ -215,20 +215,24 @@ static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitc
 }
 
 /* The main baseline has the candidate's memory, but never the same place of a tensor at the same time: else the
- * candidate could pass for what the baseline wrote. Its opening has cleared that memory. */
+ * candidate could pass for what the baseline wrote. Nor may it have written around that memory, which would then be the
+ * candidate's doing. Its opening has cleared the inputs. */
 static int check_places(stitch__timer *t, stitch_error **err)
 {
     stitch__verify *v = t->v;
     uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0);
     stitch__side *s = t->side_count > 1 ? &t->sides[1] : NULL;
     stitch_error *why = NULL;
-    int rc = STITCH_OK;
+    int rc = STITCH_OK, code = STITCH_OK;
 
     if (!v->worker)
         return STITCH_OK;
-    if (s && s->worker && !s->broken && !stitch__worker_apart(v->worker, s->worker)) {
-        stitch__err(v->ctx, &why, STITCH_E_INTERNAL, "it has the candidate's places for inputs and outputs");
-        rc = stitch__side_ended(v, s, STITCH_OK, STITCH_E_INTERNAL, &why, err);
+    if (s && s->worker && !s->broken) {
+        if (!stitch__worker_apart(v->worker, s->worker))
+            code = stitch__err(v->ctx, &why, STITCH_E_INTERNAL, "it has the candidate's places for inputs and outputs");
+        else
+            rc = s->program.ops->inspect(s->program.self, &v->scope, &code, &why, &why);
+        rc = stitch__side_ended(v, s, rc, code, &why, err);
     }
     return rc ? rc : v->candidate.ops->fill_inputs(v->candidate.self, &v->scope, seed, NULL, err);
 }
