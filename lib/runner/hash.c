@@ -6,25 +6,25 @@
 
 extern const char stitch__runner_hash[];
 
-static int kernels_get(stitch__device *dev, const stitch__kernels **out, stitch_error **err)
+static int kernels_get(stitch__device *dev, const stitch__scope *scope, const stitch__kernels **out, stitch_error **err)
 {
     static const char *const names[] = {"stitch_hash"};
     const char *const parts[] = {stitch__task_convert, stitch__runner_hash};
-    return stitch__kernels_get(dev, STITCH__SLOT_RUNNER, parts, STITCH__COUNT(parts), names, STITCH__COUNT(names), out,
-                               err);
+    return stitch__kernels_get(dev, scope, STITCH__SLOT_RUNNER, parts, STITCH__COUNT(parts), names,
+                               STITCH__COUNT(names), out, err);
 }
 
-int stitch__hash_warm(stitch__device *dev)
+int stitch__hash_warm(stitch__device *dev, const stitch__scope *scope, stitch_error **err)
 {
     const stitch__kernels *kernels;
-    return kernels_get(dev, &kernels, NULL);
+    return kernels_get(dev, scope, &kernels, err);
 }
 
 int stitch__hasher_open(stitch__hasher *h, stitch__device *dev, CUstream stream, size_t count, stitch_error **err)
 {
     const stitch__kernels *kernels;
     size_t places = count ? count : 1;
-    int rc = kernels_get(dev, &kernels, err);
+    int rc = kernels_get(dev, NULL, &kernels, err);
 
     h->dev = dev;
     if (!rc)
@@ -59,7 +59,7 @@ int stitch__hash_enqueue(stitch__hasher *h, CUstream stream, CUdeviceptr data, C
     stitch__device *dev = h->dev;
     CUdeviceptr out = h->hashes + slot * sizeof(uint64_t);
     void *args[] = {&data, &copy, &bytes, &seed, &out};
-    int rc = kernels_get(dev, &kernels, err);
+    int rc = kernels_get(dev, NULL, &kernels, err);
 
     return rc ? rc
               : stitch__cu_check(dev,

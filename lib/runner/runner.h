@@ -200,6 +200,7 @@ int stitch__hash_tensor_row(stitch__hasher *h, CUstream stream, const stitch__ha
 /* The first `count` places, those that nothing was enqueued for since opening as 0; waits for the stream. */
 int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *scope, const char *what, size_t count,
                        uint64_t *out, stitch_error **err);
-int stitch__hash_warm(stitch__device *dev); /* compiles and loads the kernel */
+/* Compiles and loads the kernel, before the scope ends. */
+int stitch__hash_warm(stitch__device *dev, const stitch__scope *scope, stitch_error **err);
 
 #endif

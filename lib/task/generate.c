@@ -57,18 +57,18 @@ int stitch__generate_host(const stitch_context *ctx, const stitch_tensor_info *i
     return STITCH_OK;
 }
 
-static int kernels_get(stitch__device *dev, const stitch__kernels **out, stitch_error **err)
+static int kernels_get(stitch__device *dev, const stitch__scope *scope, const stitch__kernels **out, stitch_error **err)
 {
     static const char *const names[] = {"stitch_generate"};
     const char *const parts[] = {stitch__task_convert, stitch__task_draw, stitch__task_generate};
-    return stitch__kernels_get(dev, STITCH__SLOT_TASK, parts, STITCH__COUNT(parts), names, STITCH__COUNT(names), out,
-                               err);
+    return stitch__kernels_get(dev, scope, STITCH__SLOT_TASK, parts, STITCH__COUNT(parts), names, STITCH__COUNT(names),
+                               out, err);
 }
 
-int stitch__generate_warm(stitch__device *dev)
+int stitch__generate_warm(stitch__device *dev, const stitch__scope *scope, stitch_error **err)
 {
     const stitch__kernels *kernels;
-    return kernels_get(dev, &kernels, NULL);
+    return kernels_get(dev, scope, &kernels, err);
 }
 
 int stitch__generate_device(stitch__device *dev, CUstream stream, const stitch_tensor_info *info,
@@ -79,7 +79,7 @@ int stitch__generate_device(stitch__device *dev, CUstream stream, const stitch_t
     stitch_dist d = stitch__dist_resolve(*dist);
     uint64_t rows, cols, count = info->elements;
     int kind = d.kind, dtype = info->dtype;
-    int rc = kernels_get(dev, &kernels, err);
+    int rc = kernels_get(dev, NULL, &kernels, err);
 
     if (rc)
         return rc;

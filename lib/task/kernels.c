@@ -39,8 +39,10 @@ static void free_state(void *state)
     stitch_free(s);
 }
 
-static int load(kernel_state *s, stitch__device *dev, const char *const *parts, size_t part_count,
-                const char *const *names, size_t name_count, stitch_error **err)
+enum { RETRY_MS = 2 };
+
+static int load(kernel_state *s, stitch__device *dev, const stitch__scope *scope, const char *const *parts,
+                size_t part_count, const char *const *names, size_t name_count, stitch_error **err)
 {
     stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
     stitch_image *image = NULL;
@@ -57,6 +59,11 @@ static int load(kernel_state *s, stitch__device *dev, const char *const *parts, 
         return stitch__err_nomem(dev->ctx, err);
     options.names = names;
     options.name_count = name_count;
+    if (scope) {
+        int64_t left = stitch__scope_left_ms(scope, INT64_MAX);
+        options.cancel = scope->cancel;
+        options.timeout_ms = left > 1 ? left : 1; /* 0 would be no limit */
+    }
     rc = stitch_compile(dev->ctx, source, &options, &image, err);
     if (rc) {
         stitch__err_prefix(err, "the library's own kernel %s: ", names[0]);
@@ -85,8 +92,21 @@ out:
     return rc;
 }
 
-int stitch__kernels_get(stitch__device *dev, enum stitch__slot slot, const char *const *parts, size_t part_count,
-                        const char *const *names, size_t name_count, const stitch__kernels **out, stitch_error **err)
+/* Another thread may compile, for as long as its own scope lets it. */
+static int take(kernel_state *s, const stitch__scope *scope, stitch_error **err)
+{
+    int rc = STITCH_OK;
+
+    if (!scope)
+        return pthread_mutex_lock(&s->lock) == 0 ? STITCH_OK : STITCH_E_INTERNAL;
+    while (!rc && pthread_mutex_trylock(&s->lock) != 0)
+        rc = stitch__scope_sleep(scope, RETRY_MS, "waiting for the library's own kernels", err);
+    return rc;
+}
+
+int stitch__kernels_get(stitch__device *dev, const stitch__scope *scope, enum stitch__slot slot,
+                        const char *const *parts, size_t part_count, const char *const *names, size_t name_count,
+                        const stitch__kernels **out, stitch_error **err)
 {
     void *state = NULL;
     kernel_state *s;
@@ -96,9 +116,11 @@ int stitch__kernels_get(stitch__device *dev, enum stitch__slot slot, const char 
     if (rc)
         return rc;
     s = state;
-    pthread_mutex_lock(&s->lock);
+    rc = take(s, scope, err);
+    if (rc)
+        return rc;
     if (!s->loaded)
-        rc = load(s, dev, parts, part_count, names, name_count, err);
+        rc = load(s, dev, scope, parts, part_count, names, name_count, err);
     pthread_mutex_unlock(&s->lock);
     if (!rc)
         *out = &s->kernels;

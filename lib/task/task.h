@@ -165,7 +165,8 @@ int stitch__generate_host(const stitch_context *ctx, const stitch_tensor_info *i
 int stitch__generate_device(stitch__device *dev, CUstream stream, const stitch_tensor_info *info,
                             const stitch_dist *dist, double scale, uint64_t seed, uint32_t tensor, CUdeviceptr out,
                             stitch_error **err);
-int stitch__generate_warm(stitch__device *dev); /* compiles and loads the kernel */
+/* Compiles and loads the kernel, before the scope ends. */
+int stitch__generate_warm(stitch__device *dev, const stitch__scope *scope, stitch_error **err);
 /* Fills tensor `index` of the task: set data, recorded tensors, weights file, or its distribution, in this order;
  * states and outputs become zeros. Everything is in order of `stream`. */
 int stitch__task_fill(const stitch_task *t, stitch__device *dev, CUstream stream, size_t index, uint64_t seed,
@@ -179,13 +180,15 @@ uint64_t stitch__seed_derive(uint64_t master, uint64_t purpose, uint64_t n);
 /* ---- kernels.c: the library's own device code -------------------------------------------------------------------- */
 
 /* Kernels `names` of one source text (`parts` put together, after a preamble that makes convert.h and draw.h device
- * code), compiled and loaded by the first call and kept in `slot`. kernels[i] belongs to names[i]. */
+ * code), compiled and loaded by the first call and kept in `slot`. kernels[i] belongs to names[i]. The scope (NULL:
+ * none) ends waiting for the compiler, and for another thread that has it. */
 typedef struct stitch__kernels {
     CUfunction kernels[8];
 } stitch__kernels;
 
-int stitch__kernels_get(stitch__device *dev, enum stitch__slot slot, const char *const *parts, size_t part_count,
-                        const char *const *names, size_t name_count, const stitch__kernels **out, stitch_error **err);
+int stitch__kernels_get(stitch__device *dev, const stitch__scope *scope, enum stitch__slot slot,
+                        const char *const *parts, size_t part_count, const char *const *names, size_t name_count,
+                        const stitch__kernels **out, stitch_error **err);
 /* A grid for `threads` blocks of 256 threads that loop over the rest. */
 unsigned stitch__kernels_grid(const stitch__device *dev, uint64_t threads);
 

@@ -17,19 +17,19 @@ enum { MAP_COPY, MAP_MODULO, MAP_ROTATE, MAP_REVERSE }; /* as in admission.cu */
 #define SUM_THREADS 65536u
 #define MOST_COLS   (1u << 22)
 
-static int kernels_get(stitch__device *dev, const stitch__kernels **out, stitch_error **err)
+static int kernels_get(stitch__device *dev, const stitch__scope *scope, const stitch__kernels **out, stitch_error **err)
 {
     static const char *const names[] = {"stitch_answer", "stitch_column_sums", "stitch_column_means",
                                         "stitch_spread_of"};
     const char *const parts[] = {stitch__task_convert, stitch__verify_admission};
-    return stitch__kernels_get(dev, STITCH__SLOT_ADMISSION, parts, STITCH__COUNT(parts), names, STITCH__COUNT(names),
-                               out, err);
+    return stitch__kernels_get(dev, scope, STITCH__SLOT_ADMISSION, parts, STITCH__COUNT(parts), names,
+                               STITCH__COUNT(names), out, err);
 }
 
 static int launch(stitch__admit *s, int kernel, uint64_t threads, void **args, const char *what, stitch_error **err)
 {
     const stitch__kernels *kernels;
-    int rc = kernels_get(s->dev, &kernels, err);
+    int rc = kernels_get(s->dev, NULL, &kernels, err);
     if (rc)
         return rc;
     return stitch__cu_checkf(s->dev,

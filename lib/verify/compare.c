@@ -14,24 +14,24 @@ _Static_assert(sizeof(stitch__location) == 80 * 8, "compare.cu has the same stru
 
 enum { KERNEL_COMPARE, KERNEL_FOLD, KERNEL_LOCATE };
 
-static int kernels_get(stitch__device *dev, const stitch__kernels **out, stitch_error **err)
+static int kernels_get(stitch__device *dev, const stitch__scope *scope, const stitch__kernels **out, stitch_error **err)
 {
     static const char *const names[] = {"stitch_compare", "stitch_compare_fold", "stitch_locate"};
     const char *const parts[] = {stitch__task_convert, stitch__verify_compare};
-    return stitch__kernels_get(dev, STITCH__SLOT_VERIFY, parts, STITCH__COUNT(parts), names, STITCH__COUNT(names), out,
-                               err);
+    return stitch__kernels_get(dev, scope, STITCH__SLOT_VERIFY, parts, STITCH__COUNT(parts), names,
+                               STITCH__COUNT(names), out, err);
 }
 
-int stitch__compare_warm(stitch__device *dev)
+int stitch__compare_warm(stitch__device *dev, const stitch__scope *scope, stitch_error **err)
 {
     const stitch__kernels *kernels;
-    return kernels_get(dev, &kernels, NULL);
+    return kernels_get(dev, scope, &kernels, err);
 }
 
 int stitch__comparator_open(stitch__comparator *c, stitch__device *dev, size_t places, stitch_error **err)
 {
     const stitch__kernels *kernels;
-    int rc = kernels_get(dev, &kernels, err);
+    int rc = kernels_get(dev, NULL, &kernels, err);
 
     c->dev = dev;
     c->grid = stitch__kernels_grid(dev, UINT64_MAX);
@@ -78,7 +78,7 @@ int stitch__compare_enqueue(stitch__comparator *c, CUstream stream, const stitch
     void *compare_args[] = {&w.got,   &w.got_dtype, &size,   &w.again,  &w.want,   &w.want_dtype,
                             &w.count, &w.atol,      &w.rtol, &poison_a, &poison_b, &c->partials};
     void *fold_args[] = {&c->partials, &grid, &result};
-    int rc = kernels_get(dev, &kernels, err);
+    int rc = kernels_get(dev, NULL, &kernels, err);
 
     if (rc)
         return rc;
@@ -125,7 +125,7 @@ int stitch__compare_locate(stitch__comparator *c, CUstream stream, const stitch_
     stitch__device *dev = c->dev;
     uint64_t count = info->elements;
     void *args[] = {&got, &got_dtype, &want, &want_dtype, &count, &atol, &rtol, &shape, &c->location};
-    int rc = kernels_get(dev, &kernels, err);
+    int rc = kernels_get(dev, NULL, &kernels, err);
 
     _Static_assert(STITCH_MAX_RANK == 8, "compare.cu has as many axes");
     memset(out, 0, sizeof(*out));

@@ -80,7 +80,8 @@ typedef struct stitch__location {
 int stitch__compare_locate(stitch__comparator *c, CUstream stream, const stitch__scope *scope,
                            const stitch_tensor_info *info, CUdeviceptr got, int got_dtype, CUdeviceptr want,
                            int want_dtype, double atol, double rtol, stitch__location *out, stitch_error **err);
-int stitch__compare_warm(stitch__device *dev); /* compiles and loads the kernels */
+/* Compiles and loads the kernels, before the scope ends. */
+int stitch__compare_warm(stitch__device *dev, const stitch__scope *scope, stitch_error **err);
 
 /* ---- report.c ---------------------------------------------------------------------------------------------------- */
 

@@ -37,11 +37,11 @@ static void *work(void *userdata)
         if (stitch_program_validate(j->program, j->iface, j->dev->info.arch, NULL) == STITCH_OK)
             (void)stitch_program_compile(j->program, &options, NULL, NULL);
     } else if (j->which == 0) {
-        (void)stitch__generate_warm(j->dev);
+        (void)stitch__generate_warm(j->dev, &j->scope, NULL);
     } else if (j->which == 1) {
-        (void)stitch__compare_warm(j->dev);
+        (void)stitch__compare_warm(j->dev, &j->scope, NULL);
     } else if (j->which == 2) {
-        (void)stitch__hash_warm(j->dev);
+        (void)stitch__hash_warm(j->dev, &j->scope, NULL);
     } else if (j->which == 3) {
         stitch__clock_sample sample;
         (void)stitch__clocks_read(j->dev, &sample);

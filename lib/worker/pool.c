@@ -215,8 +215,8 @@ int stitch__worker_acquire(stitch_context *ctx, const stitch__scope *scope, cons
     *out = take_idle(p, path, sandbox, o);
     if (!*out && dev && *stitch__context_options(ctx)->cache_dir) {
         /* Into the compile cache, which a worker may only read. */
-        (void)stitch__generate_warm(dev);
-        (void)stitch__hash_warm(dev);
+        (void)stitch__generate_warm(dev, scope, NULL);
+        (void)stitch__hash_warm(dev, scope, NULL);
     }
     rc = start(p, dev, scope, path, sandbox, o->role, out, err);
     if (!rc)

@@ -193,9 +193,9 @@ static int open_device(stitch__server *s, stitch_error **err)
     dev = s->dev;
     STITCH__CU(dev->drv->StreamCreate(&s->stream, CU_STREAM_NON_BLOCKING));
     /* The library's own kernels: compiled and loaded before anything of a stranger's is here. */
-    rc = stitch__generate_warm(dev);
+    rc = stitch__generate_warm(dev, NULL, NULL);
     if (!rc)
-        rc = stitch__hash_warm(dev);
+        rc = stitch__hash_warm(dev, NULL, NULL);
     if (rc)
         rc = stitch__err(s->ctx, err, rc, "the library's own kernels cannot be compiled or loaded in a worker");
 out:
@@ -223,7 +223,8 @@ static int open_confined_device(stitch__server *s, const stitch__request *q, sti
 }
 
 /* NVRTC asks for the same megabytes for each source and gives all of them back. Where the process keeps them the system
- * need not map and clear hundreds of pages each time, which on a virtual machine takes longer than a small kernel does. */
+ * need not map and clear hundreds of pages each time, which on a virtual machine takes longer than a small kernel does.
+ */
 static void keep_memory(void)
 {
 #ifdef __GLIBC__

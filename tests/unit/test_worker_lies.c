@@ -492,7 +492,7 @@ TEST(no_way_from_a_worker_into_this_process)
     CHECK_OK(stitch__device_get(ctx, &v.dev, &err));
     CHECK_OK(stitch__device_enter(v.dev, &err));
     CHECK_OK(stitch__report_new(ctx, &v.report, &err));
-    CHECK_OK(stitch__hash_warm(v.dev)); /* as PTX, as long as it is known to be simulated */
+    CHECK_OK(stitch__hash_warm(v.dev, NULL, &err)); /* as PTX, as long as it is known to be simulated */
     v.dev->info.simulated = 0;          /* what is simulated needs no worker */
     v.report->stages[STITCH_STAGE_SIMULATE].status = STITCH_STAGE_PASSED;
     v.report->isolated = true;
