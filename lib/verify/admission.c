@@ -193,7 +193,7 @@ int stitch__admission_get(stitch__verify *v, const stitch_admission **out, stitc
         *out = cache->value;
         return STITCH_OK;
     }
-    stitch__warm_join(v); /* a thread may still compile the reference */
+    (void)stitch__warm_join(v); /* a thread may still compile the reference */
     rc = stitch__scope_check(&v->scope, "compiling the reference", err);
     if (rc)
         return rc;

@@ -76,7 +76,8 @@ int stitch__candidate_compile(stitch__verify *v, const char *arch, bool ptx, con
             return rc;
         options.timeout_ms = time_to_compile(v, true);
         *code = stitch_program_compile(v->program, &options, image, why);
-    } else if (*code && a.missing) { /* which is nobody's fault but this machine's */
+    } else if (*code && (a.missing || (here && *code == STITCH_E_TIMEOUT && stitch__warm_compiles(v)))) {
+        /* Which is nobody's fault but this machine's, or had no turn: the task's own programs were before it. */
         rc = *code;
         stitch__err_hand_on(err, why);
         *code = STITCH_OK;

@@ -127,7 +127,7 @@ int stitch__reduced_try(stitch__verify *v, stitch__device *dev, const stitch__sc
     w.options.where = STITCH_VERIFY_HERE; /* on a device that it cannot harm */
     w.options.trials = 1;
     w.options.on_stage = NULL;
-    stitch__warm_join(v); /* it compiles the same programs */
+    (void)stitch__warm_join(v); /* it compiles the same programs */
     rc = stitch__report_new(v->ctx, &w.report, err);
     if (rc)
         return rc;

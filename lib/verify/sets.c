@@ -112,8 +112,10 @@ int stitch__sets_open(stitch__verify *v, stitch_error **err)
 
     if (v->sets_open)
         return STITCH_OK;
-    stitch__warm_join(v);
+    bool compiled = stitch__warm_join(v);
     rc = stitch__scope_check(&v->scope, "compiling the reference and the baselines", err);
+    if (!rc && !compiled) /* as good as: their threads have milliseconds for their clock */
+        rc = stitch__err(v->ctx, err, STITCH_E_TIMEOUT, "the reference and the baselines were not compiled in time");
     if (!rc) /* whoever asks for them from here on does not look at the clock */
         rc = stitch__generate_warm(v->dev, &v->scope, err);
     if (!rc)

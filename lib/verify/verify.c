@@ -360,7 +360,7 @@ static int verify_entered(stitch__verify *v, stitch_error **err)
         stitch__device_recover(v->dev);
         stitch__device_limit(v->dev, NULL);
     }
-    stitch__warm_join(v);
+    (void)stitch__warm_join(v);
     stitch__sets_close(v);
     stitch__worker_release(v->profiler, true);
     stitch__gpu_lock_release(&v->lock);

@@ -374,7 +374,10 @@ int stitch__baseline_open(stitch__verify *v, const stitch__compute *what, bool m
 
 /* warm.c: compiles in other threads what will be needed later (the library's kernels, reference, baselines). */
 int stitch__warm_start(stitch__verify *v, stitch_error **err);
-void stitch__warm_join(stitch__verify *v);
+/* Waits for all of that. false: something was not compiled when the scope ended. */
+bool stitch__warm_join(stitch__verify *v);
+/* Some of that is not compiled yet: others have to wait, for NVRTC compiles one at a time. */
+bool stitch__warm_compiles(const stitch__verify *v);
 
 /* compile.c: compiles the program for an architecture, in a process of its own where the options want it and there is
  * one. *code, *why: its failure. */

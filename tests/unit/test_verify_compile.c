@@ -176,8 +176,8 @@ TEST(a_reference_that_takes_long)
     v = verify_against(TEMPLATES(12) "__global__ void k2(float *y) { T<12> t; y[1] = t.g(); }\n"
                                      "__global__ void k3(float *y) { T<12> t; y[2] = t.g(); }\n",
                        STITCH_STAGE_LOAD, two, STITCH_VERIFY_HERE, 1500);
+    printf("# %.0f ms: %.200s\n", v.ms, v.text);
     CHECK_INT(v.rc, STITCH_E_TIMEOUT);
-    printf("# %.0f ms\n", v.ms);
     CHECK(v.ms < 5000);
     CHECK(count_threads() > threads); /* it is still at it */
     verdict_free(&v);
