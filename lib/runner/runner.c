@@ -198,6 +198,21 @@ static int set_bytes(stitch__runner *r, int set, int role, int byte, stitch_erro
     return rc;
 }
 
+/* Where a set's outputs are in memory of the caller's, another program may have left its own there: an answer to the
+ * very inputs of this run, too. A timed run does not find it, nor its own earlier one. */
+static int wipe_other(stitch__runner *r, const stitch__run *run, stitch_error **err)
+{
+    int other = run->set == 0, byte = run->poison < 0 ? STITCH__LEFTOVER : run->poison, rc = STITCH_OK;
+
+    for (size_t i = 0; !rc && r->lent[other] && i < r->count; i++)
+        if (r->lent[other][i] && r->infos[i].role == STITCH_TENSOR_OUTPUT)
+            rc = stitch__cu_checkf(r->dev,
+                                   r->dev->drv->MemsetD8Async(r->sets[other][i], (unsigned char)byte,
+                                                              (size_t)r->infos[i].bytes, r->stream),
+                                   err, "clearing %s", r->infos[i].name);
+    return rc;
+}
+
 int stitch__runner_clear_states(void *self, const stitch__scope *scope, int set, stitch_error **err)
 {
     return set_bytes(self, set, STITCH_TENSOR_STATE, 0, err);
@@ -431,6 +446,8 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
 
     *us = 0;
     *code = STITCH_OK;
+    if (!rc)
+        rc = wipe_other(r, run, err);
     if (!rc && run->draw)
         rc = draw(r, scope, run, NULL, err);
     if (!rc && run->draw && r->has_states) /* a step from states of zeros says little of the others */

@@ -35,9 +35,13 @@ static int measure_block(stitch__timer *t, stitch__block *b, size_t sides, int *
             continue;
         if (s->candidate) {
             rc = stitch__side_run(t, s, b, code, why, err);
+            if (!rc && !*code)
+                rc = stitch__side_take(t, s, b, err);
             continue;
         }
         rc = stitch__side_run(t, s, b, &side_code, &baseline_why, &baseline_why);
+        if (!rc && !side_code)
+            rc = stitch__side_take(t, s, b, &baseline_why);
         rc = stitch__side_ended(t->v, s, rc, side_code, &baseline_why, err);
     }
     return rc || *code ? rc : stitch__block_check(t, b, sides, code, why, err);

@@ -29,7 +29,23 @@ static int run_reference(stitch__timer *t, size_t iteration, stitch_error **err)
 static int fetch(stitch__timer *t, stitch__side *s, const stitch__block *b, size_t k, stitch_error **err)
 {
     int set = b->count > 1 ? STITCH__SETS + (int)k : 0;
-    return s->oracle ? STITCH_OK : s->program.ops->fetch(s->program.self, &t->v->scope, set, s->set, t->v->stream, err);
+    if (s->oracle || s->taken)
+        return STITCH_OK;
+    return s->program.ops->fetch(s->program.self, &t->v->scope, set, s->set, t->v->stream, err);
+}
+
+int stitch__side_take(stitch__timer *t, stitch__side *s, const stitch__block *b, stitch_error **err)
+{
+    stitch__verify *v = t->v;
+    bool shared = v->worker && !stitch__worker_unshared(v->worker) && t->side_count > 1 && t->sides[1].worker;
+    int rc;
+
+    s->taken = false;
+    if (!shared || b->count > 1 || (s != &t->sides[0] && s != &t->sides[1]))
+        return STITCH_OK;
+    rc = s->program.ops->fetch(s->program.self, &v->scope, 0, s->set, NULL, err); /* and waits for it */
+    s->taken = !rc;
+    return rc;
 }
 
 /* t->outputs are the comparison of a run's outputs with the reference. */

@@ -19,6 +19,7 @@ typedef struct stitch__side {
     stitch__worker *worker;    /* of that baseline */
     bool candidate;
     bool broken;         /* a baseline that failed: not measured further */
+    bool taken;          /* what its run has left is in `set`, where the block is one run */
     uint32_t kept;       /* outputs of so many runs in a row have room; 0: of one, where the program wrote them */
     uint64_t *hashes;    /* of those, a row of tensors for each run */
     double clock_us[64]; /* a run of a block, with all that comes with it, by the verifier's clock */
@@ -83,6 +84,9 @@ int stitch__control_run(stitch__timer *t, stitch_error **err);
 
 /* ---- time_check.c ---- */
 
+/* Brings what the one run of a block left out of reach of the next side, where both are on the same memory: the place
+ * of an output is the other place there, which a timed run clears. */
+int stitch__side_take(stitch__timer *t, stitch__side *s, const stitch__block *b, stitch_error **err);
 /* What a block left against the reference, of the first `sides` sides: of the candidate each run, or only the first,
  * the last and a secret one of all; of baselines some. A wrong one of the candidate's is its failure. */
 int stitch__block_check(stitch__timer *t, const stitch__block *b, size_t sides, int *code, stitch_error **why,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is timed of a task with states, on a driver without a GPU: kernels are C functions here. Needs NVRTC.
+ * What is timed of a task with states, and what a timed run finds in memory that it shares, on a driver without a GPU:
+ * kernels are C functions here. Needs NVRTC.
  */
+#include "runner/runner.h"
 #include "verify_fixture.h"
 
 static float seen[4096]; /* a state's first element before each run of the candidate */
@@ -80,4 +82,68 @@ TEST(not_the_step_from_zeros)
         CHECK((seen[calls - STEPS * (AFTER + TIMED) + i] != 0) == (i % STEPS != 0));
 }
 
-TEST_MAIN(RUN(not_the_step_from_zeros), RUN(nothing_is_left))
+static bool all_are(CUdeviceptr at, size_t bytes, int byte)
+{
+    const unsigned char *data = (const unsigned char *)(uintptr_t)at;
+
+    for (size_t i = 0; i < bytes; i++)
+        if (data[i] != (unsigned char)byte)
+            return false;
+    return true;
+}
+
+/* The place of an output in one set is that of the other set for the main baseline, which may just have had the same
+ * inputs: a timed run must not find the answer there. Other runs leave it, for whoever still has to fetch it. */
+TEST(no_answer_in_the_other_place)
+{
+    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}};
+    enum { Y = 2, OLD = 0x11 };
+    const stitch__load how = {.poison = -1};
+    stitch_compile_options compile = STITCH_COMPILE_OPTIONS_INIT;
+    stitch__scope scope = {.ctx = NULL};
+    stitch__run run = STITCH__RUN_INIT;
+    CUdeviceptr places[STITCH__SETS][3] = {{0}};
+    stitch__prepared facts;
+    stitch__device *dev;
+    stitch__runner *r;
+    double us;
+    int code = STITCH_OK;
+
+    reset_driver(kernels, sizes, STITCH__COUNT(kernels));
+    need_compiler();
+    scope.ctx = ctx;
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+    CHECK_OK(stitch__device_enter(dev, &err));
+    for (int set = 0; set < STITCH__SETS; set++)
+        CHECK_OK(stitch__mem_alloc(dev, N * sizeof(float), "y", &places[set][Y], &err));
+    stitch__runner_options options = {.places = {places[0], places[1]}};
+    stitch_task *t = task();
+    stitch_program *p = program(ctx, STEP("candidate", "float"), STEP_PLAN("candidate"));
+    compile.arch = dev->info.arch;
+    CHECK_OK(stitch_program_validate(p, t->iface, dev->info.arch, &err));
+    CHECK_OK(stitch_program_compile(p, &compile, NULL, &err));
+    CHECK_OK(stitch__runner_open(t, p, dev, &options, &r, &err));
+    stitch__candidate c = stitch__runner_candidate(r);
+    CHECK_OK(c.ops->load(c.self, &scope, &how, &code, &err, &err));
+    CHECK_OK(c.ops->prepare(c.self, &scope, &facts, &code, &err, &err));
+    run.poison = STITCH__POISON_A;
+    run.draw = 1;
+    for (run.set = 0; run.set < STITCH__SETS; run.set++) {
+        CUdeviceptr other = places[1 - run.set][Y];
+        memset((void *)(uintptr_t)other, OLD, N * sizeof(float));
+        CHECK_OK(c.ops->run(c.self, &scope, &run, &code, &err, &err));
+        CHECK(all_are(other, N * sizeof(float), OLD));
+        CHECK_OK(c.ops->timed_run(c.self, &scope, &run, &us, &code, &err, &err));
+        CHECK_INT(code, STITCH_OK);
+        CHECK(all_are(other, N * sizeof(float), STITCH__POISON_A));
+        CHECK(!all_are(places[run.set][Y], N * sizeof(float), STITCH__POISON_A));
+    }
+    stitch__runner_close(r);
+    for (int set = 0; set < STITCH__SETS; set++)
+        stitch__mem_free(dev, places[set][Y]);
+    stitch__device_leave(dev);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
+TEST_MAIN(RUN(not_the_step_from_zeros), RUN(no_answer_in_the_other_place), RUN(nothing_is_left))
