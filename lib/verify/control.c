@@ -17,6 +17,7 @@ enum {
 #define LONGEST_US 100.0 /* of a run: it would be less than a third of a per cent of more */
 #define MOST_US    1.0   /* that two workers differ by; more is something else, */
 #define MOST_SHARE 0.05  /* as is more than this of a run */
+#define MOST_TAKEN 0.25  /* of a run of the candidate, whose times would be what was measured of the baseline */
 
 static int by_value(const void *a, const void *b)
 {
@@ -178,4 +179,22 @@ int stitch__control_run(stitch__timer *t, stitch_error **err)
         rc = bring_back(t, err);
     stitch_error_free(why);
     return rc;
+}
+
+void stitch__control_settle(stitch__timer *t)
+{
+    stitch_report *r = t->v->report;
+    stitch__timing *c = &r->candidate;
+    double off = c->taken_off_us, most;
+
+    if (off == 0 || !c->count)
+        return;
+    stitch__timing_finish(r, c);
+    most = MOST_TAKEN * (c->median + off);
+    if (off <= most && off >= -most)
+        return;
+    for (size_t i = 0; i < c->count; i++)
+        c->samples[i] += off;
+    c->taken_off_us = 0;
+    r->no_control = "it is too much of a run of the candidate";
 }

@@ -283,6 +283,8 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
         rc = stitch__side_room(&t, &t.sides[k], err);
     if (!rc && !code)
         rc = measure(&t, &code, &why, err);
+    if (!rc)
+        stitch__control_settle(&t);
     if (!rc && !code)
         rc = stitch__clock_judge(&t, &code, &why);
     if (!rc && !code)

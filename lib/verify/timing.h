@@ -81,6 +81,8 @@ int stitch__clock_judge(stitch__timer *t, int *code, stitch_error **why);
 /* Between opening the sides and loading the candidate afresh: what the candidate's samples have too much by its
  * worker. Known from an earlier verification of the same task by the same two workers, or measured. */
 int stitch__control_run(stitch__timer *t, stitch_error **err);
+/* When all is measured: what is too much of a run of the candidate is not taken off after all. */
+void stitch__control_settle(stitch__timer *t);
 
 /* ---- time_check.c ---- */
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The interval of a speed-up.
+ * The interval of a speed-up; what the control takes off a candidate's times.
  */
 #include <math.h>
 
 #include "check.h"
-#include "verify/verify.h"
+#include "verify/timing.h"
 
 enum { PAIRS = 101 };
 
@@ -88,5 +88,32 @@ TEST(outliers_do_not_matter_much)
     CHECK(low > 1.49 && high < 1.51);
 }
 
+/* Runs of the candidate that take `us`, of which the control has taken `off`. */
+static void settle(double us, double off, double want, double want_off)
+{
+    double samples[3] = {us - off, us + 0.1 - off, us + 0.2 - off};
+    stitch_report r = {.candidate = {.samples = samples, .count = 3, .taken_off_us = off}};
+    stitch__verify v = {.report = &r};
+    stitch__timer t = {.v = &v};
+
+    stitch__control_settle(&t);
+    stitch__timing_finish(&r, &r.candidate);
+    CHECK_NEAR(r.candidate.median, want, 1e-9);
+    CHECK_NEAR(r.candidate.taken_off_us, want_off, 0);
+    CHECK((r.no_control != NULL) == (off != want_off));
+}
+
+/* It was measured of the main baseline, which may take many times as long as the candidate. */
+TEST(the_control_is_a_small_part)
+{
+    settle(8.9, 0.3, 8.7, 0.3);
+    settle(8.9, -0.3, 9.3, -0.3);
+    settle(1.9, 0.9, 2, 0); /* 2 us of which 0.9 would be of another program's */
+    settle(0.4, 0.9, 0.5, 0);
+    settle(0.4, -0.9, 0.5, 0);
+    settle(8.9, 0, 9, 0);
+}
+
 TEST_MAIN(RUN(nothing_varies), RUN(too_few_pairs_give_none), RUN(the_same_for_the_same_seed),
-          RUN(holds_the_truth_about_as_often_as_it_claims), RUN(outliers_do_not_matter_much))
+          RUN(holds_the_truth_about_as_often_as_it_claims), RUN(outliers_do_not_matter_much),
+          RUN(the_control_is_a_small_part))
