@@ -219,8 +219,9 @@ static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitc
 }
 
 /* The main baseline has the candidate's memory, but never the same place of a tensor at the same time: else the
- * candidate could pass for what the baseline wrote. Nor may it have written around that memory, which would then be the
- * candidate's doing. Its opening has cleared the inputs. */
+ * candidate could pass for what the baseline wrote. That memory must not have gone with a worker that was lost, either.
+ * Nor may it have written around that memory, which would then be the candidate's doing. Its opening has cleared the
+ * inputs. */
 static int check_places(stitch__timer *t, stitch_error **err)
 {
     stitch__verify *v = t->v;
@@ -234,6 +235,8 @@ static int check_places(stitch__timer *t, stitch_error **err)
     if (s && s->worker && !s->broken) {
         if (!stitch__worker_apart(v->worker, s->worker))
             code = stitch__err(v->ctx, &why, STITCH_E_INTERNAL, "it has the candidate's places for inputs and outputs");
+        else if (!stitch__worker_stands(s->worker, v->worker))
+            code = stitch__err(v->ctx, &why, STITCH_E_STATE, "the memory that it shared with the candidate is gone");
         else
             rc = s->program.ops->inspect(s->program.self, &v->scope, &code, &why, &why);
         rc = stitch__side_ended(v, s, rc, code, &why, err);

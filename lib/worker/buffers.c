@@ -119,6 +119,7 @@ int stitch__buffer_borrow(stitch__worker *w, const stitch__scope *scope, stitch_
             from = &lender->buffers[i];
     if (!from || from->lender)
         return stitch__err(w->ctx, err, STITCH_E_UNSUPPORTED, "there is no memory of the other worker's to share");
+    lender->lends = true;
     number = find_borrowed(w, from, made.lender);
     if (number >= w->buffer_count || empty(&w->buffers[number])) {
         made.made = from->made;
@@ -133,7 +134,22 @@ int stitch__buffer_borrow(stitch__worker *w, const stitch__scope *scope, stitch_
     return rc ? rc : send(w, scope, number, q, out, err);
 }
 
-bool stitch__buffers_spare(stitch__worker *w)
+bool stitch__buffers_stand(const stitch__worker *w, const stitch__worker *lender)
+{
+    for (size_t i = 0; i < w->buffer_count; i++) {
+        const stitch__buffer *b = &w->buffers[i], *from = NULL;
+        if (!b->lender || !b->used)
+            continue;
+        for (size_t k = 0; !from && k < lender->buffer_count; k++)
+            if (lender->buffers[k].made == b->made && lender->buffers[k].memory.ptr == b->memory.ptr)
+                from = &lender->buffers[k];
+        if (!from || b->lender != (int)lender->process.pid)
+            return false;
+    }
+    return true;
+}
+
+bool stitch__buffers_spare(const stitch__worker *w)
 {
     uint64_t most = w->dev->info.memory_bytes / 256, total = 0;
 
@@ -142,7 +158,7 @@ bool stitch__buffers_spare(stitch__worker *w)
         if (w->buffers[i].lender && !w->buffers[i].used)
             return false; /* nobody knows whether the other worker still has it */
     }
-    return !w->buffers_unsure && total <= (most < SPARE_BYTES ? most : SPARE_BYTES);
+    return !w->buffers_unsure && (w->lends || total <= (most < SPARE_BYTES ? most : SPARE_BYTES));
 }
 
 void stitch__buffers_release(stitch__worker *w, bool keep)

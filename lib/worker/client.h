@@ -30,7 +30,8 @@ struct stitch__worker {
     stitch__process process;
     stitch__channel channel;
     bool greeted, used, lost;
-    int role; /* stitch__worker_role */
+    bool lends; /* another one has borrowed memory of it: until it is released, closing a program leaves that */
+    int role;   /* stitch__worker_role */
     char *why_lost;
     stitch__control control;
     int64_t closing; /* when it was asked to close a program, and has not answered yet; 0: it has */
@@ -106,8 +107,10 @@ int stitch__buffer_share(stitch__worker *w, const stitch__scope *scope, stitch__
 /* The same in memory of another worker's, which must outlive the program: `theirs` is where it is mapped here. */
 int stitch__buffer_borrow(stitch__worker *w, const stitch__scope *scope, stitch__worker *lender, CUdeviceptr theirs,
                           stitch__request *q, CUdeviceptr *out, stitch_error **err);
-/* Whether what is there is little enough to be kept while no program uses it. */
-bool stitch__buffers_spare(stitch__worker *w);
+/* Whether what is there may be kept while no program uses it: it is little enough, or lent. */
+bool stitch__buffers_spare(const stitch__worker *w);
+/* All that the program of `w` has borrowed is still there. */
+bool stitch__buffers_stand(const stitch__worker *w, const stitch__worker *lender);
 /* No program uses any; without `keep` they go. The device is entered. */
 void stitch__buffers_release(stitch__worker *w, bool keep);
 

@@ -260,6 +260,7 @@ void stitch__worker_release(stitch__worker *w, bool reusable)
     p = w->pool;
     bool spent = w->role == STITCH__WORKER_PROFILER && w->used; /* stitch__exclusive_graph_traced() */
     reusable = reusable && !spent;
+    w->lends = false; /* who has borrowed from it is closed */
     if (!reusable)
         w->open = false; /* it ends, and with it all that it could be asked to give back */
     stitch__worker_close(w);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Device memory of a worker's that another one borrows: what becomes of it when either closes its program or is lost.
+ * There is no device here, only a driver that exports.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "descriptors.h"
+#include "worker/client.h"
+
+static stitch_error *err;
+static stitch__driver driver; /* what a test does not expect to be called is NULL */
+static stitch__device dev;
+
+enum { PID = 4711, BYTES = 256, AT = 1 << 22, MADE = 77 };
+
+static CUresult CUDAAPI export_memory(void *handle, CUmemGenericAllocationHandle memory, CUmemAllocationHandleType type,
+                                      unsigned long long flags)
+{
+    int *fd = handle;
+
+    CHECK(memory == 1 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && !flags);
+    *fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return *fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static stitch__worker worker(int pid, stitch__buffer *b)
+{
+    stitch__worker w = {.dev = &dev, .buffers = b, .buffer_count = b ? 1 : 0, .buffer_cap = b ? 1 : 0};
+
+    driver.MemExportToShareableHandle = export_memory;
+    dev.drv = &driver;
+    dev.info.memory_bytes = UINT64_C(64) << 30;
+    w.process.pid = pid;
+    return w;
+}
+
+static stitch__buffer lent(uint64_t mapped_bytes)
+{
+    return (stitch__buffer){
+        .memory = {.ptr = AT, .fd = -1, .reserved = AT / 2, .mapped_bytes = mapped_bytes, .handle = 1},
+        .bytes = BYTES,
+        .used = true,
+        .made = MADE};
+}
+
+/* However much it is: to let it go would leave the other one's addresses to whatever comes there next. */
+TEST(what_is_lent_is_kept)
+{
+    stitch__buffer b = lent(UINT64_C(1) << 30);
+    stitch__worker w = worker(PID, &b);
+
+    CHECK(!stitch__buffers_spare(&w));
+    w.lends = true;
+    CHECK(stitch__buffers_spare(&w));
+    w.buffers_unsure = true; /* the process may have other numbers for them */
+    CHECK(!stitch__buffers_spare(&w));
+}
+
+TEST(a_worker_that_is_lost_borrows_nothing)
+{
+    stitch__buffer b = lent(2 << 20);
+    stitch__worker lender = worker(PID, &b), w = worker(PID + 1, NULL);
+    stitch__request q = {.op = STITCH__OP_WORKER_PLACE, .bytes = BYTES};
+    CUdeviceptr out = 1;
+    int before = count_descriptors();
+
+    w.lost = true;
+    CHECK_ERR(stitch__buffer_borrow(&w, NULL, &lender, AT, &q, &out, &err), STITCH_E_STATE, "no worker any more");
+    CHECK(!out && lender.lends && w.buffers_unsure);
+    CHECK_INT(w.buffer_count, 1);
+    CHECK(q.wanted == AT / 2);
+    CHECK_INT(count_descriptors(), before);
+    CHECK(stitch__buffers_stand(&w, &lender));
+    stitch__buffers_release(&w, false); /* and unmaps nothing: it is the lender's */
+    CHECK_INT(w.buffer_count, 0);
+    CHECK(b.memory.ptr == AT && b.memory.handle == 1);
+}
+
+TEST(there_is_nothing_to_borrow)
+{
+    stitch__buffer b = lent(2 << 20);
+    stitch__worker lender = worker(PID, &b), w = worker(PID + 1, NULL);
+    stitch__request q = {.op = STITCH__OP_WORKER_PLACE, .bytes = BYTES};
+    CUdeviceptr out = 1;
+
+    CHECK_ERR(stitch__buffer_borrow(&w, NULL, &lender, AT + 1, &q, &out, &err), STITCH_E_UNSUPPORTED, "no memory");
+    q.bytes = BYTES + 1;
+    CHECK_ERR(stitch__buffer_borrow(&w, NULL, &lender, AT, &q, &out, &err), STITCH_E_UNSUPPORTED, "no memory");
+    q.bytes = BYTES;
+    b.lender = PID + 2; /* which may take it back */
+    CHECK_ERR(stitch__buffer_borrow(&w, NULL, &lender, AT, &q, &out, &err), STITCH_E_UNSUPPORTED, "no memory");
+    CHECK(!out && !lender.lends && !w.buffer_count);
+}
+
+TEST(whether_it_is_still_there)
+{
+    stitch__buffer theirs = lent(2 << 20), ours = theirs;
+    stitch__worker lender = worker(PID, &theirs), w = worker(PID + 1, &ours);
+
+    ours.lender = PID;
+    CHECK(stitch__worker_stands(&w, &lender));
+    theirs.made++; /* other memory at the same address */
+    CHECK(!stitch__worker_stands(&w, &lender));
+    ours.used = false; /* of an earlier program */
+    CHECK(stitch__worker_stands(&w, &lender));
+    ours.used = true;
+    theirs = lent(2 << 20);
+    theirs.memory.ptr++;
+    CHECK(!stitch__worker_stands(&w, &lender));
+    theirs.memory.ptr--;
+    lender.process.pid++; /* another worker in its place */
+    CHECK(!stitch__worker_stands(&w, &lender));
+    lender.process.pid--;
+    CHECK(stitch__worker_stands(&w, &lender));
+    lender.buffer_count = 0;
+    CHECK(!stitch__worker_stands(&w, &lender));
+}
+
+TEST_MAIN(RUN(what_is_lent_is_kept), RUN(a_worker_that_is_lost_borrows_nothing), RUN(there_is_nothing_to_borrow),
+          RUN(whether_it_is_still_there))
