@@ -220,8 +220,12 @@ int stitch__side_warm_up(stitch__timer *t, stitch__side *s, int *code, stitch_er
 {
     stitch__verify *v = t->v;
 
-    if (!s->oracle)
-        return warm_up_program(t, &s->program, code, why, err);
+    if (!s->oracle) {
+        /* Warm-up draws no inputs, and the candidate, which reaches these, has just run. */
+        uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_PREPARE, 0);
+        int rc = s->candidate ? STITCH_OK : s->program.ops->fill_inputs(s->program.self, &v->scope, seed, NULL, err);
+        return rc ? rc : warm_up_program(t, &s->program, code, why, err);
+    }
     for (int i = 0; !*code && i < v->options.warmup; i++) {
         *code = stitch__oracle_run(s->oracle, v->stream, why);
         wait_baseline(t, code, why);
