@@ -33,12 +33,13 @@ int stitch__baseline_open(stitch__verify *v, const stitch__compute *what, bool m
 {
     const stitch__worker_options clean = {.role = STITCH__WORKER_BASELINE};
     stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
+    int64_t left = stitch__scope_left_ms(&v->scope, INT64_MAX);
     int rc = stitch_program_validate(what->program, v->task->iface, v->dev->info.arch, err);
 
     options.arch = v->dev->info.arch;
     options.ptx = v->dev->info.simulated;
     options.cancel = v->options.cancel;
-    options.timeout_ms = stitch__scope_left_ms(&v->scope, INT64_MAX);
+    options.timeout_ms = left > 1 ? left : 1; /* 0 would be no limit */
     if (!rc)
         rc = stitch_program_compile(what->program, &options, NULL, err);
     if (!rc)
