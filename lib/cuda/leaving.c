@@ -13,9 +13,21 @@
 
 enum { PATIENCE_MS = 5000, RETRY_MS = 2 };
 
-static atomic_int running; /* threads that nobody waits for */
-static atomic_int process; /* whose they are: a fork() takes none of them along */
+/* Threads that nobody waits for (the low half), and the process whose they are: a fork() takes none of them along. One
+ * number, so that the first two of a process cannot take each other for what was before the fork(). */
+static _Atomic uint64_t running;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static uint64_t none_here(void)
+{
+    return (uint64_t)(uint32_t)getpid() << 32;
+}
+
+static bool waited_for(void)
+{
+    uint64_t now = atomic_load(&running);
+    return now >> 32 == none_here() >> 32 && now > none_here();
+}
 
 /* Runs before what NVRTC's library, which was loaded earlier, has for the end. */
 static void wait_for_them(void)
@@ -23,7 +35,7 @@ static void wait_for_them(void)
     const struct timespec retry = {0, RETRY_MS * 1000000L};
     int64_t end = stitch__now_ns() + PATIENCE_MS * INT64_C(1000000);
 
-    while (atomic_load(&running) > 0 && atomic_load(&process) == getpid() && stitch__now_ns() < end)
+    while (waited_for() && stitch__now_ns() < end)
         nanosleep(&retry, NULL);
 }
 
@@ -34,10 +46,12 @@ static void at_exit(void)
 
 void stitch__leaving_waits(bool more)
 {
-    if (more) {
+    uint64_t none = none_here(), before = atomic_load(&running), after;
+
+    if (more)
         (void)pthread_once(&once, at_exit);
-        if (atomic_exchange(&process, getpid()) != getpid())
-            atomic_store(&running, 0);
-    }
-    atomic_fetch_add(&running, more ? 1 : -1);
+    do {
+        after = before >> 32 == none >> 32 ? before : none;
+        after = more ? after + 1 : after > none ? after - 1 : none;
+    } while (!atomic_compare_exchange_weak(&running, &before, after));
 }
