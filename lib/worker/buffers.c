@@ -134,6 +134,14 @@ int stitch__buffer_borrow(stitch__worker *w, const stitch__scope *scope, stitch_
     return rc ? rc : send(w, scope, number, q, out, err);
 }
 
+bool stitch__buffers_foreign(const stitch__worker *w, const stitch__worker *beside)
+{
+    for (size_t i = 0; i < w->buffer_count; i++)
+        if (w->buffers[i].lender && (!beside || w->buffers[i].lender != (int)beside->process.pid))
+            return true;
+    return false;
+}
+
 bool stitch__buffers_stand(const stitch__worker *w, const stitch__worker *lender)
 {
     for (size_t i = 0; i < w->buffer_count; i++) {

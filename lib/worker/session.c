@@ -16,7 +16,8 @@ enum {
 
 void stitch__worker_close(stitch__worker *w)
 {
-    bool keep = w->dev && !w->lost && stitch__buffers_spare(w);
+    /* What one that idles has, its process was told to keep. */
+    bool keep = w->dev && !w->lost && (!w->open || stitch__buffers_spare(w));
     const stitch__request q = {.op = STITCH__OP_WORKER_CLOSE, .keep_buffers = keep};
 
     if (w->open && !w->lost) {
@@ -329,6 +330,8 @@ int stitch__worker_open_beside(stitch__worker *w, stitch__worker *beside, const 
     int rc;
 
     memset(out, 0, sizeof(*out));
+    if (!w->lost && stitch__buffers_foreign(w, beside))
+        w->open = true; /* it has to give them back */
     stitch__worker_close(w);
     w->used = true;
     rc = stitch__device_enter(w->dev, err);

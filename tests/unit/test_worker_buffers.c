@@ -26,14 +26,27 @@ static CUresult CUDAAPI export_memory(void *handle, CUmemGenericAllocationHandle
     return *fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static CUresult CUDAAPI push(CUcontext context)
+{
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI pop(CUcontext *context)
+{
+    return CUDA_SUCCESS;
+}
+
 static stitch__worker worker(int pid, stitch__buffer *b)
 {
     stitch__worker w = {.dev = &dev, .buffers = b, .buffer_count = b ? 1 : 0, .buffer_cap = b ? 1 : 0};
 
     driver.MemExportToShareableHandle = export_memory;
+    driver.CtxPushCurrent = push;
+    driver.CtxPopCurrent = pop;
     dev.drv = &driver;
     dev.info.memory_bytes = UINT64_C(64) << 30;
     w.process.pid = pid;
+    w.share = -1;
     return w;
 }
 
@@ -119,5 +132,22 @@ TEST(whether_it_is_still_there)
     CHECK(!stitch__worker_stands(&w, &lender));
 }
 
+/* It was told to keep what it had, so that is what is known here, too: else the next program's memory would get numbers
+ * that its process has given away. */
+TEST(what_one_that_idles_has)
+{
+    stitch__buffer b = lent(2 << 20);
+    stitch__worker lender = worker(PID, NULL), other = worker(PID + 2, NULL), w = worker(PID + 1, &b);
+
+    b.used = false;
+    CHECK(!stitch__buffers_foreign(&w, NULL));
+    b.lender = PID;
+    CHECK(!stitch__buffers_foreign(&w, &lender));
+    CHECK(stitch__buffers_foreign(&w, &other) && stitch__buffers_foreign(&w, NULL));
+    stitch__worker_close(&w);
+    CHECK_INT(w.buffer_count, 1);
+    CHECK(b.memory.ptr == AT);
+}
+
 TEST_MAIN(RUN(what_is_lent_is_kept), RUN(a_worker_that_is_lost_borrows_nothing), RUN(there_is_nothing_to_borrow),
-          RUN(whether_it_is_still_there))
+          RUN(whether_it_is_still_there), RUN(what_one_that_idles_has))
