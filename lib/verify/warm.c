@@ -36,7 +36,7 @@ static void *work(void *userdata)
         stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
         int64_t left = stitch__scope_left_ms(&j->scope, INT64_MAX);
         options.arch = j->dev->info.arch;
-        options.cancel = j->scope.cancel; /* whoever joins this thread shall not wait for longer */
+        options.cancel = j->scope.cancel;         /* whoever joins this thread shall not wait for longer */
         options.timeout_ms = left > 1 ? left : 1; /* 0 would be no limit */
         if (stitch_program_validate(j->program, j->iface, j->dev->info.arch, NULL) == STITCH_OK)
             rc = stitch_program_compile(j->program, &options, NULL, NULL);
