@@ -111,7 +111,9 @@ int stitch__candidate_room(const stitch__verify *v, const stitch__candidate *c, 
         bytes += v->infos[i].role == STITCH_TENSOR_OUTPUT ? v->infos[i].bytes : 0;
     runs = bytes ? STITCH__KEPT_BYTES / bytes : STITCH__BLOCK;
     runs = runs < STITCH__BLOCK ? runs : STITCH__BLOCK;
-    if (runs < 2 || !c->ops->keep)
+    /* Where inputs never change, what an earlier run of a block has left is the answer, in memory that the program may
+     * find. */
+    if (runs < 2 || !c->ops->keep || v->inputs_fixed)
         return STITCH_OK;
     rc = c->ops->keep(c->self, &v->scope, (uint32_t)runs, &why);
     if (rc == STITCH_E_CANCELLED || rc == STITCH_E_TIMEOUT || rc == STITCH_E_IO) { /* IO: it is lost */

@@ -78,6 +78,8 @@ static const char *why_alone(const stitch__timer *t)
 
     if (!candidate->program.ops->run_block)
         return "the program runs in the host's process, where nothing is gained by that";
+    if (t->v->inputs_fixed)
+        return "the inputs are the same in every run, and so is the answer";
     if (!candidate->kept)
         return "there is no room for the outputs of several runs of the program";
     if (baseline && !baseline->program.ops)
