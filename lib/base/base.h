@@ -71,6 +71,8 @@ const stitch_cancel *stitch__context_token(const stitch_context *ctx);
 int stitch__scope_sleep(const stitch__scope *scope, int64_t ms, const char *what, stitch_error **err);
 /* Milliseconds left, at most `limit`; never negative. */
 int64_t stitch__scope_left_ms(const stitch__scope *scope, int64_t limit);
+/* The same without a limit for options of which 0 would be none: at least 1. */
+int64_t stitch__scope_timeout_ms(const stitch__scope *scope);
 
 /* ---- memory.c: every block remembers its allocator, so that stitch_free() needs no context --------------------- */
 

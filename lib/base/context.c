@@ -295,6 +295,12 @@ int64_t stitch__scope_left_ms(const stitch__scope *s, int64_t limit)
     return left < limit ? left : limit > 0 ? limit : 0;
 }
 
+int64_t stitch__scope_timeout_ms(const stitch__scope *s)
+{
+    int64_t left = stitch__scope_left_ms(s, INT64_MAX);
+    return left > 1 ? left : 1;
+}
+
 int stitch__scope_sleep(const stitch__scope *s, int64_t ms, const char *what, stitch_error **err)
 {
     enum { SLICE_MS = 5 }; /* how late a cancellation may be noticed */

@@ -60,9 +60,8 @@ static int load(kernel_state *s, stitch__device *dev, const stitch__scope *scope
     options.names = names;
     options.name_count = name_count;
     if (scope) {
-        int64_t left = stitch__scope_left_ms(scope, INT64_MAX);
         options.cancel = scope->cancel;
-        options.timeout_ms = left > 1 ? left : 1; /* 0 would be no limit */
+        options.timeout_ms = stitch__scope_timeout_ms(scope);
     }
     rc = stitch_compile(dev->ctx, source, &options, &image, err);
     if (rc) {

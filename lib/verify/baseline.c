@@ -18,33 +18,26 @@ bool stitch__baseline_expected(const stitch__verify *v)
            stitch__baseline_apart(v, &v->task->baselines[0]);
 }
 
-static int prepare(stitch__verify *v, const stitch__candidate *c, stitch_error **err)
-{
-    int code = STITCH_OK, rc = stitch__candidate_fill(v, c, &v->scope, err);
-
-    if (!rc)
-        rc = stitch__candidate_afresh(v, c, &v->scope, &code, err, err);
-    return rc ? rc : code;
-}
-
 /* Compiled here, as the candidate was; the worker only loads. */
 int stitch__baseline_open(stitch__verify *v, const stitch__compute *what, bool main, stitch__worker **worker,
                           stitch__candidate *out, stitch_error **err)
 {
     const stitch__worker_options clean = {.role = STITCH__WORKER_BASELINE};
     stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
-    int64_t left = stitch__scope_left_ms(&v->scope, INT64_MAX);
+    int code = STITCH_OK;
     int rc = stitch_program_validate(what->program, v->task->iface, v->dev->info.arch, err);
 
     options.arch = v->dev->info.arch;
     options.ptx = v->dev->info.simulated;
     options.cancel = v->options.cancel;
-    options.timeout_ms = left > 1 ? left : 1; /* 0 would be no limit */
+    options.timeout_ms = stitch__scope_timeout_ms(&v->scope);
     if (!rc)
         rc = stitch_program_compile(what->program, &options, NULL, err);
     if (!rc)
         rc = stitch__worker_acquire(v->ctx, &v->scope, &clean, worker, err);
     if (!rc)
         rc = stitch__worker_open_beside(*worker, main ? v->worker : NULL, &v->scope, v->task, what->program, out, err);
-    return rc ? rc : prepare(v, out, err);
+    if (!rc)
+        rc = stitch__candidate_begin(v, out, &code, err, err);
+    return rc ? rc : code;
 }

@@ -47,11 +47,11 @@ static int say_it_is_here(stitch__verify *v, const stitch_error *why, int rc, st
 /* Half of the call's time at the most: a program that compiles longer leaves too little for what comes then. */
 static int64_t time_to_compile(const stitch__verify *v, bool here)
 {
-    int64_t left = stitch__scope_left_ms(&v->scope, INT64_MAX), half = v->options.timeout_ms / 2;
+    int64_t left = stitch__scope_timeout_ms(&v->scope), half = v->options.timeout_ms / 2;
 
     if (here || left < half)
-        return left > 1 ? left : 1; /* 0 would be no limit */
-    return half > 1 ? half : 1;
+        return left;
+    return half > 1 ? half : 1; /* 0 would be no limit */
 }
 
 int stitch__candidate_compile(stitch__verify *v, const char *arch, bool ptx, const stitch_image **image, int *code,

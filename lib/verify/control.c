@@ -5,8 +5,6 @@
  * baseline runs in the candidate's worker, too: what it takes more there than in its own, the candidate has no part in,
  * and it is taken off the candidate's times.
  */
-#include <stdlib.h>
-
 #include "verify/timing.h"
 
 enum {
@@ -19,15 +17,9 @@ enum {
 #define MOST_SHARE 0.05  /* as is more than this of a run */
 #define MOST_TAKEN 0.25  /* of a run of the candidate, whose times would be what was measured of the baseline */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double median_of(double *us, size_t count)
 {
-    qsort(us, count, sizeof(*us), by_value);
+    stitch__sort_times(us, count);
     return (us[(count - 1) / 2] + us[count / 2]) / 2;
 }
 
@@ -38,14 +30,8 @@ static int run_block(stitch__timer *t, const stitch__candidate *c, size_t number
     const stitch__block like = {.number = number, .count = RUNS};
 
     for (uint32_t k = 0; k < RUNS; k++) {
-        stitch__run *run = &block.runs[k].run;
-        *run = (stitch__run)STITCH__RUN_INIT;
-        run->poison = STITCH__POISON_A;
-        run->flush_bytes = t->flush_bytes;
-        run->draw = 1;
-        run->seed = stitch__seed_derive(t->v->options.seed, STITCH__SEED_CONTROL, number * RUNS + k);
-        run->moved = stitch__block_moved(t, &like);
-        run->set = stitch__block_set(&like);
+        uint64_t seed = stitch__seed_derive(t->v->options.seed, STITCH__SEED_CONTROL, number * RUNS + k);
+        block.runs[k].run = stitch__timed_run_of(t, &like, seed);
         block.runs[k].does = STITCH__RUN_TIMED;
     }
     return c->ops->run_block(c->self, &t->v->scope, &block, us, t->hashes, code, why, why);
@@ -81,9 +67,7 @@ static int measure(stitch__timer *t, stitch_program *program, stitch__control *o
     v->candidate.ops->close(v->candidate.self);
     rc = stitch__worker_open(v->worker, &v->scope, v->task, program, &c, why);
     if (!rc)
-        rc = stitch__candidate_fill(v, &c, &v->scope, why);
-    if (!rc)
-        rc = stitch__candidate_afresh(v, &c, &v->scope, code, why, why);
+        rc = stitch__candidate_begin(v, &c, code, why, why);
     if (!rc && !*code)
         rc = compare(t, &c, &t->sides[1].program, out, code, why);
     if (c.ops)
@@ -124,6 +108,8 @@ static const char *why_not(stitch__timer *t, double *us, int *rc, stitch_error *
         return "the candidate and the main baseline do not both run in workers";
     if (t->flush_bytes == 0)
         return "the caches are not emptied";
+    /* Also where the control is known: a baseline that writes around its memory has to have run before it is looked at
+     * (check_places()). */
     *rc = run_block(t, &s->program, 0, block, &code, err);
     if (*rc || code)
         return "the main baseline does not run"; /* as measuring it will say */

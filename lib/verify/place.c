@@ -100,6 +100,13 @@ int stitch__candidate_afresh(stitch__verify *v, const stitch__candidate *c, cons
     return rc || *code ? rc : c->ops->prepare(c->self, scope, &facts, code, why, err);
 }
 
+int stitch__candidate_begin(stitch__verify *v, const stitch__candidate *c, int *code, stitch_error **why,
+                            stitch_error **err)
+{
+    int rc = stitch__candidate_fill(v, c, &v->scope, err);
+    return rc ? rc : stitch__candidate_afresh(v, c, &v->scope, code, why, err);
+}
+
 int stitch__candidate_room(const stitch__verify *v, const stitch__candidate *c, uint32_t *room, stitch_error **err)
 {
     stitch_error *why = NULL;

@@ -170,6 +170,11 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+void stitch__sort_times(double *us, size_t count)
+{
+    qsort(us, count, sizeof(*us), by_value);
+}
+
 /* Nearest rank: a value that was measured. */
 static double percentile(const double *sorted, size_t count, double p)
 {
@@ -186,7 +191,7 @@ void stitch__timing_finish(stitch_report *r, stitch__timing *t)
     if (!sorted)
         return; /* stays unmeasured */
     memcpy(sorted, t->samples, t->count * sizeof(*sorted));
-    qsort(sorted, t->count, sizeof(*sorted), by_value);
+    stitch__sort_times(sorted, t->count);
     for (size_t i = 0; i < t->count; i++)
         sum += sorted[i];
     t->median = t->count % 2 ? sorted[t->count / 2] : (sorted[t->count / 2 - 1] + sorted[t->count / 2]) / 2;

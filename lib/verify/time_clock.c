@@ -4,8 +4,6 @@
  * device reaches. The verifier's own clock it does not reach. Candidate and main baseline do the same around their
  * runs, so what the candidate's blocks take longer by that clock is what its runs take longer by events, or events lie.
  */
-#include <stdlib.h>
-
 #include "verify/timing.h"
 
 #define LEAST_US    25.0 /* of a run: three times the noise of a block on a quiet host, shared by its runs */
@@ -13,12 +11,6 @@
 #define FILL_BYTES  1e6  /* a microsecond: workspace is filled before each run */
 
 enum { LEAST_RUNS = 8, LEAST_BLOCKS = 4 }; /* of a block; of a side */
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
 
 void stitch__clock_add(stitch__side *s, int64_t ns, size_t runs)
 {
@@ -29,7 +21,7 @@ void stitch__clock_add(stitch__side *s, int64_t ns, size_t runs)
 /* The lower half's middle: whatever else the host does makes some blocks longer, and none shorter. */
 static double clock_of(stitch__side *s)
 {
-    qsort(s->clock_us, s->clocked, sizeof(*s->clock_us), by_value);
+    stitch__sort_times(s->clock_us, s->clocked);
     return s->clock_us[s->clocked / 4];
 }
 

@@ -286,6 +286,19 @@ int stitch__block_set(const stitch__block *b)
     return b->count > 1 && b->number & 4 ? 1 : 0;
 }
 
+stitch__run stitch__timed_run_of(const stitch__timer *t, const stitch__block *b, uint64_t seed)
+{
+    stitch__run run = STITCH__RUN_INIT;
+
+    run.poison = STITCH__POISON_A;
+    run.flush_bytes = t->flush_bytes;
+    run.draw = 1;
+    run.seed = seed;
+    run.moved = stitch__block_moved(t, b);
+    run.set = stitch__block_set(b);
+    return run;
+}
+
 /* The timed runs of a side in a block. */
 int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, int *code, stitch_error **why,
                      stitch_error **err)
@@ -298,14 +311,7 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
     int rc = STITCH_OK;
 
     for (size_t k = 0; k < b->count; k++) {
-        stitch__run *run = &block.runs[k].run;
-        *run = (stitch__run)STITCH__RUN_INIT;
-        run->poison = STITCH__POISON_A;
-        run->flush_bytes = t->flush_bytes;
-        run->draw = 1;
-        run->seed = stitch__timer_seed(t, b->first + k);
-        run->moved = stitch__block_moved(t, b);
-        run->set = stitch__block_set(b);
+        block.runs[k].run = stitch__timed_run_of(t, b, stitch__timer_seed(t, b->first + k));
         block.runs[k].does = STITCH__RUN_TIMED | STITCH__RUN_KEPT;
         block.runs[k].key = b->keys[k];
     }

@@ -60,6 +60,8 @@ int stitch__side_warm_up(stitch__timer *t, stitch__side *s, int *code, stitch_er
 /* Where the runs of a block find their inputs, and which set of outputs they write. */
 bool stitch__block_moved(const stitch__timer *t, const stitch__block *b);
 int stitch__block_set(const stitch__block *b);
+/* A timed run of a block, on contents from `seed`. */
+stitch__run stitch__timed_run_of(const stitch__timer *t, const stitch__block *b, uint64_t seed);
 /* The timed runs of a side in a block. */
 int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, int *code, stitch_error **why,
                      stitch_error **err);

@@ -253,6 +253,7 @@ stitch__trial *stitch__report_add_trial(stitch_report *r, const char *kind, bool
 /* 1 - busy time / median, at least 0; negative: not known. */
 double stitch__idle_share(const stitch_report *r);
 int stitch__timing_add(stitch_report *r, stitch__timing *t, double us, stitch_error **err);
+void stitch__sort_times(double *us, size_t count);
 void stitch__timing_finish(stitch_report *r, stitch__timing *t); /* sorts a copy: median, percentiles */
 /* JSON, text and fingerprint; the report is immutable from here on. */
 int stitch__report_finish(stitch_report *r, stitch_error **err);
@@ -395,6 +396,9 @@ int stitch__candidate_fill(stitch__verify *v, const stitch__candidate *c, const 
 /* A fresh module, prepared: what the program left in its own memory before is gone. */
 int stitch__candidate_afresh(stitch__verify *v, const stitch__candidate *c, const stitch__scope *scope, int *code,
                              stitch_error **why, stitch_error **err);
+/* Both, for one that has just been opened. */
+int stitch__candidate_begin(stitch__verify *v, const stitch__candidate *c, int *code, stitch_error **why,
+                            stitch_error **err);
 /* Room for the outputs of several runs in a row. *room: of how many, 0: runs are made one by one, which is slower and
  * as strict. Only a worker that is lost, or a call that ended, is an error. */
 int stitch__candidate_room(const stitch__verify *v, const stitch__candidate *c, uint32_t *room, stitch_error **err);

@@ -34,10 +34,9 @@ static void *work(void *userdata)
     int rc = STITCH_OK;
     if (j->program) {
         stitch_compile_options options = STITCH_COMPILE_OPTIONS_INIT;
-        int64_t left = stitch__scope_left_ms(&j->scope, INT64_MAX);
         options.arch = j->dev->info.arch;
-        options.cancel = j->scope.cancel;         /* whoever joins this thread shall not wait for longer */
-        options.timeout_ms = left > 1 ? left : 1; /* 0 would be no limit */
+        options.cancel = j->scope.cancel; /* whoever joins this thread shall not wait for longer */
+        options.timeout_ms = stitch__scope_timeout_ms(&j->scope);
         if (stitch_program_validate(j->program, j->iface, j->dev->info.arch, NULL) == STITCH_OK)
             rc = stitch_program_compile(j->program, &options, NULL, NULL);
     } else if (j->which == 0) {
@@ -56,27 +55,20 @@ static void *work(void *userdata)
     return NULL;
 }
 
-/* What there is to do, for the thread. */
-typedef struct order {
-    stitch_program *program;
-    stitch_interface *iface;
-    int which;
-} order;
-
-static void start(stitch__verify *v, order made)
+static void start(stitch__verify *v, stitch_program *program, stitch_interface *iface, int which)
 {
     stitch__warmer *w = v->warmer;
     job *j = &w->jobs[w->count];
     j->dev = v->dev;
-    j->program = made.program;
-    j->iface = made.iface;
-    j->which = made.which;
+    j->program = program;
+    j->iface = iface;
+    j->which = which;
     atomic_store(&j->ended, false);
     j->scope = v->scope;
     if (pthread_create(&j->thread, NULL, work, j) == 0)
         w->count++;
     else
-        stitch_interface_free(made.iface);
+        stitch_interface_free(iface);
 }
 
 static void start_program(stitch__verify *v, const stitch__compute *c)
@@ -91,7 +83,7 @@ static void start_program(stitch__verify *v, const stitch__compute *c)
         if (w->jobs[i].program == c->program)
             return;
     if (stitch__task_interface(v->task, v->task->reduced, c->output_dtype, &iface, NULL) == STITCH_OK)
-        start(v, (order){.program = c->program, .iface = iface});
+        start(v, c->program, iface, 0);
 }
 
 int stitch__warm_start(stitch__verify *v, stitch_error **err)
@@ -101,7 +93,7 @@ int stitch__warm_start(stitch__verify *v, stitch_error **err)
         return stitch__err_nomem(v->ctx, err);
     for (int which = 0; which < 6; which++)
         if (which < 4 || (which == 4 ? stitch__wants_worker(v) : stitch__baseline_expected(v)))
-            start(v, (order){.which = which});
+            start(v, NULL, NULL, which);
     start_program(v, &v->task->reference);
     for (size_t i = 0; i < v->task->baseline_count; i++)
         start_program(v, &v->task->baselines[i]);

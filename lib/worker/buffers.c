@@ -142,7 +142,7 @@ bool stitch__buffers_foreign(const stitch__worker *w, const stitch__worker *besi
     return false;
 }
 
-bool stitch__buffers_stand(const stitch__worker *w, const stitch__worker *lender)
+bool stitch__worker_stands(const stitch__worker *w, const stitch__worker *lender)
 {
     for (size_t i = 0; i < w->buffer_count; i++) {
         const stitch__buffer *b = &w->buffers[i], *from = NULL;

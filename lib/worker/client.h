@@ -111,8 +111,6 @@ int stitch__buffer_borrow(stitch__worker *w, const stitch__scope *scope, stitch_
 bool stitch__buffers_spare(const stitch__worker *w);
 /* Some have been borrowed of a worker other than `beside` (NULL: of any), which may serve somebody else by now. */
 bool stitch__buffers_foreign(const stitch__worker *w, const stitch__worker *beside);
-/* All that the program of `w` has borrowed is still there. */
-bool stitch__buffers_stand(const stitch__worker *w, const stitch__worker *lender);
 /* No program uses any; without `keep` they go. The device is entered. */
 void stitch__buffers_release(stitch__worker *w, bool keep);
 

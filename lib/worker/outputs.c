@@ -135,11 +135,6 @@ bool stitch__worker_apart(const stitch__worker *w, const stitch__worker *other)
     return true;
 }
 
-bool stitch__worker_stands(const stitch__worker *w, const stitch__worker *beside)
-{
-    return stitch__buffers_stand(w, beside);
-}
-
 /* Memory that outputs come through, where they are not shared. The worker can write whatever it likes into it, and at
  * any time: it is read once, by a call and not through a mapping, and what was read is what is compared. */
 int stitch__outputs_stage(stitch__worker *w, stitch_error **err)

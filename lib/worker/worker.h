@@ -61,8 +61,8 @@ int stitch__worker_open_beside(stitch__worker *w, stitch__worker *beside, const 
                                stitch_program *program, stitch__candidate *out, stitch_error **err);
 /* No tensor has the same place in both, so that in a set neither finds what the other wrote. */
 bool stitch__worker_apart(const stitch__worker *w, const stitch__worker *other);
-/* What `w` has borrowed of `beside` is still there. */
-bool stitch__worker_stands(const stitch__worker *w, const stitch__worker *beside);
+/* What the program of `w` has borrowed of `lender` is still there. */
+bool stitch__worker_stands(const stitch__worker *w, const stitch__worker *lender);
 /* Why outputs of the program at hand come back through the host's memory; NULL: they lie in device memory that both
  * processes map. */
 const char *stitch__worker_unshared(const stitch__worker *w);

@@ -301,6 +301,16 @@ TEST(runs_in_a_block)
     stitch_task_free(t);
 }
 
+/* With test workers of its own, which lie in this way; NULL: they do not. */
+static void context_of_workers(const char *lie)
+{
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+
+    CHECK_INT(setenv("STITCH_WORKER", test_worker(), 1), 0);
+    CHECK_INT(lie ? setenv("CUDA_STITCH_TEST_WORKER", lie, 1) : unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
+    CHECK_OK(stitch_context_new(&ctx, &options, &err));
+}
+
 /* A right program, but for what it left of an earlier run not being that any more. */
 TEST(a_kept_output_that_changed)
 {
@@ -311,10 +321,7 @@ TEST(a_kept_output_that_changed)
     o.profile = STITCH_PROFILE_NEVER;
     stitch_context *before = ctx;
     for (int lie = 1; lie >= 0; lie--) {
-        stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
-        CHECK_INT(setenv("STITCH_WORKER", test_worker(), 1), 0);
-        CHECK_INT(lie ? setenv("CUDA_STITCH_TEST_WORKER", "other-hashes", 1) : unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
-        CHECK_OK(stitch_context_new(&ctx, &options, &err)); /* with workers of its own */
+        context_of_workers(lie ? "other-hashes" : NULL);
         stitch_task *t = vector_task();
         stitch_report *r = verify(t, VECTOR_KERNEL("float", "y[i] = a[i] * x[i] + b[i];"), VECTOR_PLAN, &o);
         CHECK_INT(stitch_report_summary_get(r, &s), 0);
@@ -343,10 +350,7 @@ TEST(times_that_are_too_short)
     o.profile = STITCH_PROFILE_NEVER;
     stitch_context *before = ctx;
     for (int lie = 1; lie >= 0; lie--) {
-        stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
-        CHECK_INT(setenv("STITCH_WORKER", test_worker(), 1), 0);
-        CHECK_INT(lie ? setenv("CUDA_STITCH_TEST_WORKER", "shorter-times", 1) : unsetenv("CUDA_STITCH_TEST_WORKER"), 0);
-        CHECK_OK(stitch_context_new(&ctx, &options, &err));
+        context_of_workers(lie ? "shorter-times" : NULL);
         stitch_task *t = vector_task();
         stitch_report *r = verify(
             t, VECTOR_KERNEL("float", "for (int k = 0; k < 60; k++) __nanosleep(1000); y[i] = a[i] * x[i] + b[i];"),

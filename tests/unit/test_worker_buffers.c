@@ -86,7 +86,7 @@ TEST(a_worker_that_is_lost_borrows_nothing)
     CHECK_INT(w.buffer_count, 1);
     CHECK(q.wanted == AT / 2);
     CHECK_INT(count_descriptors(), before);
-    CHECK(stitch__buffers_stand(&w, &lender));
+    CHECK(stitch__worker_stands(&w, &lender));
     stitch__buffers_release(&w, false); /* and unmaps nothing: it is the lender's */
     CHECK_INT(w.buffer_count, 0);
     CHECK(b.memory.ptr == AT && b.memory.handle == 1);
