@@ -436,15 +436,15 @@ out:
     return rc;
 }
 
-static int runner_timed_run(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
-                            stitch_error **why, stitch_error **err)
+static int runner_timed_run(void *self, const stitch__scope *scope, const stitch__run *run, stitch__took *took,
+                            int *code, stitch_error **why, stitch_error **err)
 {
     stitch__runner *r = self;
     stitch__device *dev = r->dev;
     float ms = 0;
     int rc = stitch__runner_open_timing(r, run, err);
 
-    *us = 0;
+    *took = (stitch__took){0};
     *code = STITCH_OK;
     if (!rc)
         rc = wipe_other(r, run, err);
@@ -465,27 +465,29 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
     /* A fault of the run may show here already: it is the run's. */
     if (!*code)
         *code = stitch__cu_check(dev, dev->drv->EventRecord(r->stop, r->stream), why, "recording the end of a run");
-    if (!*code)
+    if (!*code) {
+        took->least_us = stitch__runner_watch(r, scope);
         rc = stitch__wait_candidate(dev, r->stream, scope, "timing the program", &r->abandoned, code, why, err);
+    }
     if (rc || *code)
         goto out;
     STITCH__CU(dev->drv->EventElapsedTime(&ms, r->start, r->stop));
-    *us = (double)ms * 1000;
+    took->us = (double)ms * 1000;
 out:
     return rc;
 }
 
 /* What one run of a block does, but for waiting for its copies and hashes. */
 static int run_in_block(stitch__runner *r, const stitch__scope *scope, const stitch__block_run *b, uint32_t number,
-                        const CUdeviceptr *into, double *us, int *code, stitch_error **why, stitch_error **err)
+                        const CUdeviceptr *into, stitch__took *took, int *code, stitch_error **why, stitch_error **err)
 {
     unsigned inputs = 1u << STITCH_TENSOR_INPUT | 1u << STITCH_TENSOR_WEIGHT, outputs = 1u << STITCH_TENSOR_OUTPUT;
     int rc = STITCH_OK;
 
-    *us = 0;
+    *took = (stitch__took){0};
     *code = STITCH_OK;
     if (b->does & STITCH__RUN_TIMED) {
-        rc = runner_timed_run(r, scope, &b->run, us, code, why, err);
+        rc = runner_timed_run(r, scope, &b->run, took, code, why, err);
     } else {
         if (b->run.draw)
             rc = draw(r, scope, &b->run, b->variant, err);
@@ -500,7 +502,7 @@ static int run_in_block(stitch__runner *r, const stitch__scope *scope, const sti
 }
 
 int stitch__runner_block(stitch__runner *r, const stitch__scope *scope, const stitch__run_block *block,
-                         const CUdeviceptr *into, double *us, uint64_t *hashes, int *code, stitch_error **why,
+                         const CUdeviceptr *into, stitch__took *took, uint64_t *hashes, int *code, stitch_error **why,
                          stitch_error **err)
 {
     size_t places = block->count * r->count;
@@ -508,7 +510,7 @@ int stitch__runner_block(stitch__runner *r, const stitch__scope *scope, const st
 
     *code = STITCH_OK;
     for (uint32_t k = 0; !rc && !*code && k < block->count; k++)
-        rc = run_in_block(r, scope, &block->runs[k], k, into + k * r->count, &us[k], code, why, err);
+        rc = run_in_block(r, scope, &block->runs[k], k, into + k * r->count, &took[k], code, why, err);
     return rc || *code
                ? rc
                : stitch__hash_fetch(&r->hasher, r->stream, scope, "hashing what runs left", places, hashes, err);

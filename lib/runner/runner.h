@@ -70,6 +70,13 @@ typedef struct stitch__block_run {
     const stitch__variant *variant; /* of what draw gives, unless it is timed; NULL: as the task declares */
 } stitch__block_run;
 
+/* A timed run by two clocks. Device code can reach the memory of events, but not the host's clock. */
+typedef struct stitch__took {
+    double us;       /* between two events; 0: it was not timed */
+    double least_us; /* it ran at least so long: the host found the first event behind it, and so much later that the
+                        stream had not come to its end. 0: the host cannot tell */
+} stitch__took;
+
 /* Runs in a row. Whatever the program may only read, and what it wrote, is hashed with a key that it cannot know while
  * it runs: later runs could write to the copies of earlier ones, but not unseen. */
 typedef struct stitch__run_block {
@@ -96,15 +103,15 @@ typedef struct stitch__candidate_ops {
     /* One run; it has ended on return. */
     int (*run)(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
                stitch_error **err);
-    /* The same between two events: *us is the time between them. With run->draw everything that a timed run needs is
-     * one call, which for a worker is one round trip. */
-    int (*timed_run)(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
+    /* The same between two events, and watched. With run->draw everything that a timed run needs is one call, which for
+     * a worker is one round trip. */
+    int (*timed_run)(void *self, const stitch__scope *scope, const stitch__run *run, stitch__took *took, int *code,
                      stitch_error **why, stitch_error **err);
     /* Several runs in one call, where a call takes long beside a run (a change between the GPU contexts of two
-     * processes). us[k]: time of run k, 0 for one that is not timed; one that is kept can then be fetched as set
+     * processes). took[k]: of run k, zeros for one that is not timed; one that is kept can then be fetched as set
      * STITCH__SETS + k. hashes: a row for each run, one a tensor of the interface, 0 for those that are not hashed.
      * NULL: there is nothing to gain. */
-    int (*run_block)(void *self, const stitch__scope *scope, const stitch__run_block *block, double *us,
+    int (*run_block)(void *self, const stitch__scope *scope, const stitch__run_block *block, stitch__took *took,
                      uint64_t *hashes, int *code, stitch_error **why, stitch_error **err);
     /* Makes room for the outputs of runs 0 to count - 1 of a block. Without room for them (STITCH_E_UNSUPPORTED) runs
      * cannot be kept, and run(), timed_run() and fetch() serve. NULL with run_block. */
@@ -157,7 +164,7 @@ stitch__candidate stitch__runner_candidate(stitch__runner *r); /* its close() cl
 const CUdeviceptr *stitch__runner_set(const stitch__runner *r, int set);
 /* stitch__candidate_ops.run_block; outputs of run k go to the places from into[k * tensors] on. */
 int stitch__runner_block(stitch__runner *r, const stitch__scope *scope, const stitch__run_block *block,
-                         const CUdeviceptr *into, double *us, uint64_t *hashes, int *code, stitch_error **why,
+                         const CUdeviceptr *into, stitch__took *took, uint64_t *hashes, int *code, stitch_error **why,
                          stitch_error **err);
 /* The device still runs the candidate although its time is over: nothing that it may use can be released. */
 bool stitch__runner_abandoned(const stitch__runner *r);

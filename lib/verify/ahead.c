@@ -57,7 +57,7 @@ int stitch__ahead_make(stitch__verify *v, const stitch__block_run *runs, uint32_
                        stitch_error **err)
 {
     stitch__ahead *a = &v->ahead;
-    double us[STITCH__BLOCK];
+    stitch__took took[STITCH__BLOCK];
     int rc;
 
     *code = STITCH_OK;
@@ -73,7 +73,7 @@ int stitch__ahead_make(stitch__verify *v, const stitch__block_run *runs, uint32_
         a->block.runs[k].key = stitch__seed_derive(v->options.seed, STITCH__SEED_AHEAD, a->keys++);
     }
     a->block.count = count;
-    rc = v->candidate.ops->run_block(v->candidate.self, &v->scope, &a->block, us, a->hashes, code, why, err);
+    rc = v->candidate.ops->run_block(v->candidate.self, &v->scope, &a->block, took, a->hashes, code, why, err);
     if (rc || *code)
         stitch__ahead_drop(v);
     return rc;

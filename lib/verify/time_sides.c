@@ -179,8 +179,10 @@ void stitch__timer_close(stitch__timer *t)
             v->dev->drv->EventDestroy(t->stop);
         stitch__mem_free(v->dev, t->flush);
     }
-    for (size_t i = 0; i < t->side_count; i++)
+    for (size_t i = 0; i < t->side_count; i++) {
         stitch_free(t->sides[i].hashes);
+        stitch_free(t->sides[i].least_us);
+    }
     stitch_free(t->sides);
     stitch_free(t->outputs);
     stitch_free(t->compared);
@@ -203,14 +205,14 @@ static int warm_up_program(stitch__timer *t, const stitch__candidate *c, int *co
 {
     stitch__verify *v = t->v;
     stitch__run_block block = {.count = 0};
-    double us[STITCH__BLOCK];
+    stitch__took took[STITCH__BLOCK];
     int rc = STITCH_OK;
 
     for (uint32_t k = 0; k < STITCH__BLOCK; k++)
         block.runs[k].run = (stitch__run)STITCH__RUN_INIT;
     for (int left = v->options.warmup; !rc && !*code && left > 0; left -= (int)block.count) {
         block.count = !c->ops->run_block ? 1 : left < STITCH__BLOCK ? (uint32_t)left : STITCH__BLOCK;
-        rc = c->ops->run_block ? c->ops->run_block(c->self, &v->scope, &block, us, t->hashes, code, why, err)
+        rc = c->ops->run_block ? c->ops->run_block(c->self, &v->scope, &block, took, t->hashes, code, why, err)
                                : c->ops->run(c->self, &v->scope, &block.runs[0].run, code, why, err);
     }
     return rc;
@@ -307,7 +309,7 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
     const stitch__candidate *c = &s->program;
     stitch__run_block block = {.count = (uint32_t)b->count};
     stitch__run *first = &block.runs[0].run;
-    double us[STITCH__BLOCK] = {0};
+    stitch__took took[STITCH__BLOCK] = {{0, 0}};
     int rc = STITCH_OK;
 
     for (size_t k = 0; k < b->count; k++) {
@@ -318,15 +320,16 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
     if (s->oracle) {
         rc = stitch__fill_inputs(v, first->seed, NULL, err);
         if (!rc)
-            rc = time_baseline(t, s, us, code, why, err);
+            rc = time_baseline(t, s, &took[0].us, code, why, err);
     } else if (b->count == 1) {
-        rc = c->ops->timed_run(c->self, &v->scope, first, us, code, why, err);
+        rc = c->ops->timed_run(c->self, &v->scope, first, took, code, why, err);
     } else {
-        int64_t start = stitch__now_ns();
-        rc = c->ops->run_block(c->self, &v->scope, &block, us, s->hashes, code, why, err);
-        stitch__clock_add(s, stitch__now_ns() - start, b->count);
+        rc = c->ops->run_block(c->self, &v->scope, &block, took, s->hashes, code, why, err);
     }
-    for (size_t k = 0; !rc && !*code && k < b->count; k++)
-        rc = stitch__timing_add(v->report, s->timing, us[k] - s->timing->taken_off_us, err);
+    for (size_t k = 0; !rc && !*code && k < b->count; k++) {
+        rc = stitch__timing_add(v->report, s->timing, took[k].us - s->timing->taken_off_us, err);
+        if (!rc && s->candidate)
+            rc = stitch__clock_add(t, s, &took[k], err);
+    }
     return rc;
 }

@@ -22,8 +22,8 @@ typedef struct stitch__side {
     bool taken;          /* what its run has left is in `set`, where the block is one run */
     uint32_t kept;       /* outputs of so many runs in a row have room; 0: of one, where the program wrote them */
     uint64_t *hashes;    /* of those, a row of tensors for each run */
-    double clock_us[64]; /* a run of a block, with all that comes with it, by the verifier's clock */
-    size_t clocked;
+    double *least_us; /* of the candidate: each timed run by the host's clock, as stitch__took has it */
+    size_t least_count, least_cap;
 } stitch__side;
 
 typedef struct stitch__timer {
@@ -73,8 +73,8 @@ uint64_t stitch__timer_seed(const stitch__timer *t, size_t iteration);
 
 /* ---- time_clock.c ---- */
 
-/* A block of `runs` has taken so long. */
-void stitch__clock_add(stitch__side *s, int64_t ns, size_t runs);
+/* A timed run of the candidate. */
+int stitch__clock_add(stitch__timer *t, stitch__side *s, const stitch__took *took, stitch_error **err);
 /* Whether the candidate's times can be true. *code, *why: they cannot. */
 int stitch__clock_judge(stitch__timer *t, int *code, stitch_error **why);
 

@@ -225,7 +225,7 @@ struct stitch_report {
     uint64_t flush_bytes;
     bool l2_reset; /* of the verifier's own context */
     stitch__timed_blocks blocks;
-    double clock_excess_us;           /* a run of the candidate by the verifier's clock, more than events say */
+    double clock_excess_us;           /* the least that a run takes by the host's clock, more than by events */
     bool clock_known;                 /* that has been compared */
     stitch__control control;          /* runs 0: there was none, */
     const char *no_control;           /* because; with runs: it was not used, because. NULL: it was */

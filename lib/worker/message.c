@@ -304,6 +304,12 @@ static void put_cut(stitch__buf *b, const char *s, size_t max)
     stitch__buf_putc(b, 0);
 }
 
+static void put_took(stitch__buf *b, const stitch__took *took)
+{
+    stitch__put_f64(b, took->us);
+    stitch__put_f64(b, took->least_us);
+}
+
 static void put_hashes(stitch__buf *b, const uint64_t *hashes, size_t count)
 {
     stitch__put_u32(b, (uint32_t)count);
@@ -355,12 +361,12 @@ void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch
         break;
     case STITCH__OP_WORKER_HASH: put_hashes(out, hashes, r->hash_count); break;
     case STITCH__OP_WORKER_RUN_BLOCK:
-        stitch__put_u32(out, r->time_count);
-        for (uint32_t k = 0; k < r->time_count; k++)
-            stitch__put_f64(out, r->times[k]);
+        stitch__put_u32(out, r->run_count);
+        for (uint32_t k = 0; k < r->run_count; k++)
+            put_took(out, &r->took[k]);
         put_hashes(out, hashes, r->hash_count);
         break;
-    case STITCH__OP_WORKER_TIMED_RUN: stitch__put_f64(out, r->us); break;
+    case STITCH__OP_WORKER_TIMED_RUN: put_took(out, &r->took[0]); break;
     case STITCH__OP_WORKER_PROFILE: put_cut(out, r->text, STITCH__WORKER_MAX_FACTS); break;
     case STITCH__OP_WORKER_PROBE: put_cut(out, r->text, MAX_ANSWER); break;
     case STITCH__OP_WORKER_COMPILE: put_compiled(out, r); break;
@@ -371,6 +377,13 @@ void stitch__reply_encode(const stitch__reply *r, const uint64_t *hashes, stitch
 static bool time_valid(double us)
 {
     return isfinite(us) && us >= 0;
+}
+
+static bool get_took(stitch__reader *r, stitch__took *out)
+{
+    out->us = stitch__get_f64(r);
+    out->least_us = stitch__get_f64(r);
+    return time_valid(out->us) && time_valid(out->least_us);
 }
 
 /* At most as many as `sets` of all tensors have. */
@@ -439,14 +452,14 @@ static bool get_reply(int op, stitch__reader *r, stitch__reply *out)
                out->prepared.launches <= INT64_MAX && out->prepared.prepare_launches <= INT64_MAX;
     case STITCH__OP_WORKER_HASH: return get_hashes(r, out, 1);
     case STITCH__OP_WORKER_RUN_BLOCK:
-        out->time_count = stitch__get_u32(r);
-        if (!in(out->time_count, 1, STITCH__BLOCK))
+        out->run_count = stitch__get_u32(r);
+        if (!in(out->run_count, 1, STITCH__BLOCK))
             return false;
-        for (uint32_t k = 0; k < out->time_count; k++)
-            if (!time_valid(out->times[k] = stitch__get_f64(r)))
+        for (uint32_t k = 0; k < out->run_count; k++)
+            if (!get_took(r, &out->took[k]))
                 return false;
-        return get_hashes(r, out, out->time_count);
-    case STITCH__OP_WORKER_TIMED_RUN: out->us = stitch__get_f64(r); return time_valid(out->us);
+        return get_hashes(r, out, out->run_count);
+    case STITCH__OP_WORKER_TIMED_RUN: return get_took(r, &out->took[0]);
     case STITCH__OP_WORKER_PROFILE: out->text = stitch__get_text(r, STITCH__WORKER_MAX_FACTS); return true;
     case STITCH__OP_WORKER_PROBE: out->text = stitch__get_text(r, MAX_ANSWER); return true;
     case STITCH__OP_WORKER_COMPILE: return get_compiled(r, out);

@@ -10,7 +10,7 @@
 #include "worker/worker.h"
 
 enum {
-    STITCH__WORKER_PROTOCOL = 7,
+    STITCH__WORKER_PROTOCOL = 8,
     STITCH__WORKER_MAX_PAYLOAD = 1 << 20, /* larger things go through shared memory */
     STITCH__WORKER_MAX_MESSAGE = 4096,    /* of an error's text */
     STITCH__WORKER_MAX_DETAILS = 65536,
@@ -151,9 +151,8 @@ typedef struct stitch__reply {
     size_t hash_count;
     uint64_t hashes_at; /* offset in the message */
     /* RUN_BLOCK */
-    uint32_t time_count;
-    double times[STITCH__BLOCK];
-    double us;        /* TIMED_RUN */
+    uint32_t run_count;
+    stitch__took took[STITCH__BLOCK]; /* TIMED_RUN: the first */
     const char *text; /* PROBE, PROFILE: the facts as JSON */
     /* COMPILE */
     uint32_t result, rtc_call; /* as in stitch__rtc */

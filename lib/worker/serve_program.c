@@ -271,13 +271,13 @@ static int do_run_block(stitch__server *s, stitch__exchange *x, const stitch__sc
         for (size_t i = 0; i < tensors; i++)
             into[k * tensors + i] = kept_at(s, k, i);
     if (!rc)
-        rc = stitch__runner_block(s->runner, scope, b, into, x->reply.times, x->hashes, &x->code, &x->why, &x->err);
+        rc = stitch__runner_block(s->runner, scope, b, into, x->reply.took, x->hashes, &x->code, &x->why, &x->err);
     stitch_free(into);
     if (!rc && !x->code && s->hooks && s->hooks->hashes)
         s->hooks->hashes(x->hashes, rows);
     if (!rc && !x->code && s->hooks && s->hooks->times)
-        s->hooks->times(x->reply.times, b->count);
-    x->reply.time_count = b->count;
+        s->hooks->times(x->reply.took, b->count);
+    x->reply.run_count = b->count;
     x->reply.hash_count = rows;
     return rc;
 }
@@ -367,7 +367,7 @@ static int do_candidate(stitch__server *s, stitch__exchange *x)
     case STITCH__OP_WORKER_HASH: return do_hash(s, x, &scope);
     case STITCH__OP_WORKER_RUN: return ops->run(self, &scope, &q->run, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_TIMED_RUN:
-        return ops->timed_run(self, &scope, &q->run, &x->reply.us, &x->code, &x->why, &x->err);
+        return ops->timed_run(self, &scope, &q->run, x->reply.took, &x->code, &x->why, &x->err);
     case STITCH__OP_WORKER_KEEP: return do_keep(s, x);
     case STITCH__OP_WORKER_RUN_BLOCK: return do_run_block(s, x, &scope);
     case STITCH__OP_WORKER_PROFILE: return do_profile(s, x, &scope);

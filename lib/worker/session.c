@@ -219,18 +219,18 @@ static int worker_run(void *self, const stitch__scope *scope, const stitch__run 
     return stitch__worker_call(self, scope, &q, -1, &blame, &r, err);
 }
 
-static int worker_timed_run(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
-                            stitch_error **why, stitch_error **err)
+static int worker_timed_run(void *self, const stitch__scope *scope, const stitch__run *run, stitch__took *took,
+                            int *code, stitch_error **why, stitch_error **err)
 {
     const stitch__request q = {.op = STITCH__OP_WORKER_TIMED_RUN, .run = *run};
     const stitch__blame blame = {code, why};
     stitch__reply r;
     int rc = stitch__worker_call(self, scope, &q, -1, &blame, &r, err);
-    *us = rc || *code ? 0 : r.us;
+    *took = rc || *code ? (stitch__took){0} : r.took[0];
     return rc;
 }
 
-static int worker_run_block(void *self, const stitch__scope *scope, const stitch__run_block *block, double *us,
+static int worker_run_block(void *self, const stitch__scope *scope, const stitch__run_block *block, stitch__took *took,
                             uint64_t *hashes, int *code, stitch_error **why, stitch_error **err)
 {
     const stitch__request q = {.op = STITCH__OP_WORKER_RUN_BLOCK, .block = *block};
@@ -243,7 +243,7 @@ static int worker_run_block(void *self, const stitch__scope *scope, const stitch
         return rc;
     if (r.hash_count != block->count * w->count)
         return wrong_hashes(w, r.hash_count, block->count * w->count, err);
-    memcpy(us, r.times, block->count * sizeof(*us));
+    memcpy(took, r.took, block->count * sizeof(*took));
     for (size_t i = 0; i < r.hash_count; i++)
         hashes[i] = stitch__reply_hash(&r, w->channel.payload, i);
     return STITCH_OK;

@@ -119,7 +119,7 @@ typedef struct stitch__worker_hooks {
     /* Changes the hashes of kept outputs before they are sent; NULL: nobody does. */
     void (*hashes)(uint64_t *hashes, size_t count);
     /* Changes the times of a block's runs before they are sent; NULL: nobody does. */
-    void (*times)(double *us, size_t count);
+    void (*times)(stitch__took *took, size_t count);
 } stitch__worker_hooks;
 
 /* The worker's main(): serves on descriptor STITCH__WORKER_FD until the other side is gone. Returns the exit code. */

@@ -30,12 +30,13 @@ static void check_reply(int op, const uint8_t *data, size_t size)
         stitch_error_free(err);
         return;
     }
-    if (!(r.us >= 0) || !isfinite(r.us) || !(r.prepared.us >= 0) || !isfinite(r.prepared.us) || r.rc > 0 ||
-        r.code > 0 || (r.rc && r.code) || r.time_count > STITCH__BLOCK ||
-        r.hash_count > (r.time_count ? r.time_count : 1) * (size_t)STITCH__TASK_MAX_TENSORS)
+    if (!(r.prepared.us >= 0) || !isfinite(r.prepared.us) || r.rc > 0 || r.code > 0 || (r.rc && r.code) ||
+        r.run_count > STITCH__BLOCK ||
+        r.hash_count > (r.run_count ? r.run_count : 1) * (size_t)STITCH__TASK_MAX_TENSORS)
         abort();
-    for (uint32_t k = 0; k < r.time_count; k++)
-        if (!(r.times[k] >= 0) || !isfinite(r.times[k]))
+    for (uint32_t k = 0; k < STITCH__BLOCK; k++)
+        if (!(r.took[k].us >= 0) || !isfinite(r.took[k].us) || !(r.took[k].least_us >= 0) ||
+            !isfinite(r.took[k].least_us))
             abort();
     for (int i = 0; i < STITCH__PIECES; i++)
         if (r.pieces[i] > STITCH__WORKER_MAX_CODE || r.rtc_call >= STITCH__RTC_CALLS)

@@ -283,8 +283,8 @@ static void good_reply(fake *f, int op, const stitch__request *q, stitch__reply 
     r->hash_count = f->tensors;
     memset(hashes, 0, f->tensors * sizeof(*hashes));
     if (op == STITCH__OP_WORKER_RUN_BLOCK) {
-        r->time_count = q->block.count;
-        r->hash_count *= r->time_count;
+        r->run_count = q->block.count;
+        r->hash_count *= r->run_count;
         memset(hashes, 0, r->hash_count * sizeof(*hashes));
     }
     if (op == STITCH__OP_WORKER_COMPILE)
@@ -408,14 +408,16 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
     if (strcmp(b, "other") == 0)
         op = r->op = STITCH__OP_WORKER_PING;
     else if (strcmp(b, "late") == 0)
-        r->us = r->times[0] = 1e9;
+        r->took[0].us = 1e9;
+    else if (strcmp(b, "late-watch") == 0)
+        r->took[0].least_us = 1e9;
     else if (strcmp(b, "late-together") == 0) { /* one run could have taken that long, all of them cannot */
         usleep(300000);
-        r->us = r->times[0] = r->times[1] = 290000;
+        r->took[0].us = r->took[1].least_us = 290000;
     } else if (strcmp(b, "nan") == 0)
-        r->us = r->times[0] = r->prepared.us = NAN;
+        r->took[0].us = r->prepared.us = NAN;
     else if (strcmp(b, "negative") == 0)
-        r->us = r->times[0] = r->prepared.us = -1;
+        r->took[0].us = r->prepared.us = -1;
     else if (strcmp(b, "busy") == 0)
         r->busy_ns = UINT64_MAX;
     else if (strcmp(b, "status") == 0)
@@ -431,7 +433,7 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
     else if (strcmp(b, "count") == 0)
         r->hash_count = f->tensors + 1;
     else if (strcmp(b, "fewer") == 0)
-        r->time_count--;
+        r->run_count--;
     else if (strcmp(b, "no-symbol") == 0) {
         r->pieces[STITCH__PIECE_SYMBOLS] = 0;
     } else if (strcmp(b, "no-end") == 0) /* the symbol's text runs past its piece */
@@ -542,10 +544,10 @@ static void other_hashes(uint64_t *hashes, size_t count)
 }
 
 /* As if a program had written to the memory of events. */
-static void shorter_times(double *us, size_t count)
+static void shorter_times(stitch__took *took, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        us[i] /= 5;
+        took[i].us /= 5;
 }
 
 int main(void)

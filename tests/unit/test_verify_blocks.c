@@ -64,11 +64,11 @@ static void note_block(uint32_t count, const stitch__run *run)
     kept.blocks[kept.block_count++].moved = run->moved;
 }
 
-static int timed_run(void *self, const stitch__scope *scope, const stitch__run *run, double *us, int *code,
+static int timed_run(void *self, const stitch__scope *scope, const stitch__run *run, stitch__took *took, int *code,
                      stitch_error **why, stitch_error **e)
 {
     note_block(1, run);
-    return kept.inner.ops->timed_run(self, scope, run, us, code, why, e);
+    return kept.inner.ops->timed_run(self, scope, run, took, code, why, e);
 }
 
 static int run_alone(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
@@ -79,7 +79,7 @@ static int run_alone(void *self, const stitch__scope *scope, const stitch__run *
 }
 
 /* As serve_program.c does it. */
-static int run_block(void *self, const stitch__scope *scope, const stitch__run_block *block, double *us,
+static int run_block(void *self, const stitch__scope *scope, const stitch__run_block *block, stitch__took *took,
                      uint64_t *hashes, int *code, stitch_error **why, stitch_error **e)
 {
     CUdeviceptr into[STITCH__BLOCK * TENSORS] = {0};
@@ -100,7 +100,7 @@ static int run_block(void *self, const stitch__scope *scope, const stitch__run_b
         kept.ahead[kept.ahead_count++] = block->count;
     change = some &&
              (timed ? (int)kept.block_count - 1 == kept.change_block : (int)kept.ahead_count - 1 == kept.change_ahead);
-    rc = stitch__runner_block(self, scope, block, into, us, hashes, code, why, e);
+    rc = stitch__runner_block(self, scope, block, into, took, hashes, code, why, e);
     if (change && kept.change_hash)
         hashes[kept.change_run * TENSORS + OUTPUT] ^= 1;
     else if (change)

@@ -106,7 +106,7 @@ TEST(no_answer_in_the_other_place)
     stitch__prepared facts;
     stitch__device *dev;
     stitch__runner *r;
-    double us;
+    stitch__took took;
     int code = STITCH_OK;
 
     reset_driver(kernels, sizes, STITCH__COUNT(kernels));
@@ -133,7 +133,7 @@ TEST(no_answer_in_the_other_place)
         memset((void *)(uintptr_t)other, OLD, N * sizeof(float));
         CHECK_OK(c.ops->run(c.self, &scope, &run, &code, &err, &err));
         CHECK(all_are(other, N * sizeof(float), OLD));
-        CHECK_OK(c.ops->timed_run(c.self, &scope, &run, &us, &code, &err, &err));
+        CHECK_OK(c.ops->timed_run(c.self, &scope, &run, &took, &code, &err, &err));
         CHECK_INT(code, STITCH_OK);
         CHECK(all_are(other, N * sizeof(float), STITCH__POISON_A));
         CHECK(!all_are(places[run.set][Y], N * sizeof(float), STITCH__POISON_A));

@@ -99,7 +99,7 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     stitch__facts *facts = NULL;
     stitch__device *dev;
     outcome o = {0};
-    double us, times[3];
+    stitch__took took[3];
     int64_t start = stitch__now_ns();
 
     for (uint32_t k = 0; k < block.count; k++)
@@ -121,9 +121,9 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     STEP("states", c.ops->clear_states(c.self, &scope, 0, &err))
     STEP("hash", c.ops->hash(c.self, &scope, 1, true, hashes, &err))
     STEP("run", c.ops->run(c.self, &scope, &run, &o.code, &why, &err))
-    STEP("timed", c.ops->timed_run(c.self, &scope, &run, &us, &o.code, &why, &err))
+    STEP("timed", c.ops->timed_run(c.self, &scope, &run, took, &o.code, &why, &err))
     STEP("keep", c.ops->keep(c.self, &scope, 3, &err))
-    STEP("block", c.ops->run_block(c.self, &scope, &block, times, kept, &o.code, &why, &err))
+    STEP("block", c.ops->run_block(c.self, &scope, &block, took, kept, &o.code, &why, &err))
     STEP("profile", c.ops->profile(c.self, &scope, &run, &collect, &facts, &o.code, &why, &err))
     stitch__facts_free(facts);
     STEP("inspect", c.ops->inspect(c.self, &scope, &o.code, &why, &err))
@@ -283,6 +283,7 @@ TEST(numbers_that_cannot_be)
 {
     set_up();
     expect("TIMED_RUN:late", "timed", 0, STITCH_E_FAULT, "more time than has passed");
+    expect("TIMED_RUN:late-watch", "timed", 0, STITCH_E_FAULT, "more time than has passed");
     expect("TIMED_RUN:nan", "timed", 0, STITCH_E_FAULT, "malformed");
     expect("TIMED_RUN:negative", "timed", 0, STITCH_E_FAULT, "malformed");
     expect("RUN_BLOCK:late", "block", 0, STITCH_E_FAULT, "more time than has passed");
@@ -493,7 +494,7 @@ TEST(no_way_from_a_worker_into_this_process)
     CHECK_OK(stitch__device_enter(v.dev, &err));
     CHECK_OK(stitch__report_new(ctx, &v.report, &err));
     CHECK_OK(stitch__hash_warm(v.dev, NULL, &err)); /* as PTX, as long as it is known to be simulated */
-    v.dev->info.simulated = 0;          /* what is simulated needs no worker */
+    v.dev->info.simulated = 0;                      /* what is simulated needs no worker */
     v.report->stages[STITCH_STAGE_SIMULATE].status = STITCH_STAGE_PASSED;
     v.report->isolated = true;
     CHECK_ERR(stitch__candidate_open(&v, &err), STITCH_E_NOT_FOUND, "no executable file");

@@ -278,9 +278,8 @@ TEST(replies_arrive_as_sent)
                            .sandbox = "seccomp",
                            .prepared = {1.5, 2, 3, 4, 5, 6},
                            .hash_count = 3,
-                           .time_count = 2,
-                           .times = {1.5, 0},
-                           .us = 12.25,
+                           .run_count = 2,
+                           .took = {{12.25, 11.5}, {0, 3}},
                            .text = "because",
                            .result = 6,
                            .rtc_call = STITCH__RTC_CUBIN,
@@ -300,8 +299,8 @@ TEST(replies_arrive_as_sent)
             break;
         case STITCH__OP_WORKER_PREPARE: CHECK(got.prepared.us == 1.5 && got.prepared.steps == 6); break;
         case STITCH__OP_WORKER_RUN_BLOCK:
-            CHECK_INT(got.time_count, 2);
-            CHECK(got.times[0] == 1.5 && got.times[1] == 0);
+            CHECK_INT(got.run_count, 2);
+            CHECK(memcmp(got.took, r.took, sizeof(got.took)) == 0);
             /* fall through */
         case STITCH__OP_WORKER_HASH:
             CHECK_INT(got.hash_count, 3);
@@ -309,7 +308,7 @@ TEST(replies_arrive_as_sent)
                 CHECK(stitch__reply_hash(&got, b.data, i) == hashes[i]);
             CHECK(stitch__reply_hash(&got, b.data, 3) == 0);
             break;
-        case STITCH__OP_WORKER_TIMED_RUN: CHECK(got.us == 12.25); break;
+        case STITCH__OP_WORKER_TIMED_RUN: CHECK(got.took[0].us == 12.25 && got.took[0].least_us == 11.5); break;
         case STITCH__OP_WORKER_COMPILE:
             CHECK(got.result == 6 && got.rtc_call == STITCH__RTC_CUBIN && got.pieces[STITCH__PIECE_CUBIN] == 2);
             CHECK_INT(stitch__reply_code_bytes(&got), 6);
@@ -367,16 +366,17 @@ TEST(replies_out_of_range)
 {
     static const double times[] = {NAN, INFINITY, -INFINITY, -1e-9};
     for (size_t i = 0; i < STITCH__COUNT(times); i++) {
-        refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_RUN, .us = times[i]});
+        refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_RUN, .took = {{.us = times[i]}}});
+        refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_TIMED_RUN, .took = {{.least_us = times[i]}}});
         refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.us = times[i]}});
     }
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.steps = UINT64_MAX}});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.launches = UINT64_MAX}});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_HASH, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN_BLOCK});
-    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN_BLOCK, .time_count = 1, .times = {-1}});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN_BLOCK, .run_count = 1, .took = {{-1, 0}}});
     refuse_reply(&(stitch__reply){
-        .op = STITCH__OP_WORKER_RUN_BLOCK, .time_count = 1, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
+        .op = STITCH__OP_WORKER_RUN_BLOCK, .run_count = 1, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_COMPILE, .rtc_call = STITCH__RTC_CALLS});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_COMPILE, .result = UINT32_MAX});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_COMPILE, .pieces = {STITCH__WORKER_MAX_LOG + 1}});
