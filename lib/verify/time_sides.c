@@ -328,7 +328,7 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
     }
     for (size_t k = 0; !rc && !*code && k < b->count; k++) {
         rc = stitch__timing_add(v->report, s->timing, took[k].us - s->timing->taken_off_us, err);
-        if (!rc && s->candidate)
+        if (!rc && !s->oracle)
             rc = stitch__clock_add(t, s, &took[k], err);
     }
     return rc;

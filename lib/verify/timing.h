@@ -18,11 +18,11 @@ typedef struct stitch__side {
     stitch__candidate program; /* the candidate, or a baseline in a worker */
     stitch__worker *worker;    /* of that baseline */
     bool candidate;
-    bool broken;         /* a baseline that failed: not measured further */
-    bool taken;          /* what its run has left is in `set`, where the block is one run */
-    uint32_t kept;       /* outputs of so many runs in a row have room; 0: of one, where the program wrote them */
-    uint64_t *hashes;    /* of those, a row of tensors for each run */
-    double *least_us; /* of the candidate: each timed run by the host's clock, as stitch__took has it */
+    bool broken;      /* a baseline that failed: not measured further */
+    bool taken;       /* what its run has left is in `set`, where the block is one run */
+    uint32_t kept;    /* outputs of so many runs in a row have room; 0: of one, where the program wrote them */
+    uint64_t *hashes; /* of those, a row of tensors for each run */
+    double *least_us; /* stitch__took of each timed run, where it is driven through `program` */
     size_t least_count, least_cap;
 } stitch__side;
 
@@ -73,7 +73,7 @@ uint64_t stitch__timer_seed(const stitch__timer *t, size_t iteration);
 
 /* ---- time_clock.c ---- */
 
-/* A timed run of the candidate. */
+/* A timed run of a program. */
 int stitch__clock_add(stitch__timer *t, stitch__side *s, const stitch__took *took, stitch_error **err);
 /* Whether the candidate's times can be true. *code, *why: they cannot. */
 int stitch__clock_judge(stitch__timer *t, int *code, stitch_error **why);

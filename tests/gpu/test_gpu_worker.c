@@ -167,7 +167,7 @@ TEST(the_same_bits_as_in_this_process)
         there = in_worker(w, t, p, 60000, &code, &why);
         CHECK_INT(code, STITCH_OK);
         CHECK(same_results(&here, &there));
-        CHECK(device.simulated || (there.took.us > 0 && there.took.least_us > 0));
+        CHECK(device.simulated || there.took.us > 0);
     }
     int pid = stitch__worker_pid(w);
     stitch__worker_release(w, true);

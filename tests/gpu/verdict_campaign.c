@@ -356,7 +356,7 @@ static void put_excess(const verdicts *v)
 {
     printf(
         "By the host's clock a run took at most %.1f us more than by events, as far as the host can tell (medians of "
-        "verifications; 5 us and more are refused).\n\n",
+        "verifications; more than 2 us are refused).\n\n",
         v->excess_us);
 }
 
