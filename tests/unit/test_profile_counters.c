@@ -171,7 +171,8 @@ TEST(other_counters_in_the_full_set)
     CHECK_OK(whole(&full, 1, &err));
     CHECK_STR(stitch__counters_missing(counters),
               "ffma, fadd, fmul, global_load_bytes_per_sector, global_store_bytes_per_sector");
-    CHECK_NEAR(value_of(STITCH__METRIC_THREAD_INST, 0), fake_profiler_value("smsp__thread_inst_executed.sum", 0), 0);
+    CHECK_NEAR(value_of(STITCH__METRIC_STORE_REQUESTS, 0),
+               fake_profiler_value("smsp__inst_executed_op_global_st.sum", 0), 0);
     check_quiet();
     fp->uncollectable = "realtime"; /* what this device has not */
     CHECK_OK(whole(&full, 1, &err));
@@ -179,8 +180,8 @@ TEST(other_counters_in_the_full_set)
     CHECK_NEAR(value_of(STITCH__METRIC_ALU_SHARE, 0),
                fake_profiler_value("sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active", 0), 0);
     CHECK_NEAR(value_of(STITCH__METRIC_INST, 0), fake_profiler_value("smsp__inst_executed.sum", 0), 0);
-    CHECK_NEAR(value_of(STITCH__METRIC_THREAD_INST, 0), fake_profiler_value("smsp__sass_thread_inst_executed.sum", 0),
-               0);
+    CHECK_NEAR(value_of(STITCH__METRIC_STORE_REQUESTS, 0),
+               fake_profiler_value("smsp__sass_inst_executed_op_global_st.sum", 0), 0);
     check_quiet();
 }
 

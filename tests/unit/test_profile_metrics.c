@@ -102,8 +102,8 @@ TEST(what_chips_offer)
         const char *chip, *missing;
         size_t full_passes;
     } chips[] = {
-        {"GA100", "stall_gmma", 6}, {"GA102", "stall_gmma", 5}, {"AD102", "stall_gmma", 5},
-        {"GH100", "", 6},           {"GB100", "stall_gmma", 5}, {"GB202", "stall_gmma", 6},
+        {"GA100", "stall_gmma", 6}, {"GA102", "stall_gmma", 6}, {"AD102", "stall_gmma", 6},
+        {"GH100", "", 6},           {"GB100", "stall_gmma", 6}, {"GB202", "stall_gmma", 6},
     };
     need_cupti();
     size_t seen = 0;
