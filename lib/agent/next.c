@@ -93,7 +93,7 @@ static void decide(stitch_decision *d, int action, int32_t base, int32_t subtask
     d->base = base;
     d->subtask = subtask;
     va_start(ap, fmt);
-    vsnprintf(d->reason, sizeof(d->reason), fmt, ap);
+    stitch__vformat(d->reason, sizeof(d->reason), fmt, ap);
     va_end(ap);
 }
 

@@ -122,6 +122,13 @@ void stitch__err_details(stitch_error **err, const char *text);
 
 STITCH__PRINTF(3, 4) void stitch__log(const stitch_context *ctx, int level, const char *fmt, ...);
 
+/* ---- format.c: numbers in text are the same whatever locale the host has set ----------------------------------- */
+
+/* As vsnprintf(), snprintf() and strtod() are in the C locale. For every number that is not an integer. */
+int stitch__vformat(char *out, size_t size, const char *fmt, va_list ap);
+STITCH__PRINTF(3, 4) int stitch__format(char *out, size_t size, const char *fmt, ...);
+double stitch__read_double(const char *text, char **end);
+
 /* ---- buf.c: growing text; a failed allocation sticks and is reported once at the end --------------------------- */
 
 typedef struct stitch__buf {

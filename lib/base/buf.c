@@ -49,13 +49,13 @@ void stitch__buf_vprintf(stitch__buf *b, const char *fmt, va_list ap)
     char small[256];
     va_list again;
     va_copy(again, ap);
-    int n = vsnprintf(small, sizeof(small), fmt, ap);
+    int n = stitch__vformat(small, sizeof(small), fmt, ap);
     if (n < 0) {
         b->failed = true;
     } else if ((size_t)n < sizeof(small)) {
         stitch__buf_append(b, small, (size_t)n);
     } else if (reserve(b, (size_t)n)) {
-        vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+        stitch__vformat(b->data + b->len, (size_t)n + 1, fmt, again);
         b->len += (size_t)n;
     }
     va_end(again);

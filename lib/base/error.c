@@ -104,7 +104,7 @@ static void set(const stitch_context *ctx, stitch_error **err, int code, int dom
     char text[MAX_MESSAGE];
     if (!err)
         return;
-    vsnprintf(text, sizeof(text), fmt, ap); /* before the old error goes: it may be among the arguments */
+    stitch__vformat(text, sizeof(text), fmt, ap); /* before the old error goes: it may be among the arguments */
     stitch_error_free(*err);
     stitch_error *e = stitch__calloc(ctx, 1, sizeof(*e));
     char *message = e ? message_of(ctx, text) : NULL;
@@ -156,7 +156,7 @@ int stitch__err_errno(const stitch_context *ctx, stitch_error **err, int code, c
     va_list ap;
     const char *r = strerror_r(native, reason, sizeof(reason));
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    stitch__vformat(text, sizeof(text), fmt, ap);
     va_end(ap);
     return stitch__err_native(ctx, err, code, STITCH_DOMAIN_SYSTEM, native, "%s: %s", text, r);
 }
@@ -192,7 +192,7 @@ void stitch__err_prefix(stitch_error **err, const char *fmt, ...)
     if (!e)
         return;
     va_start(ap, fmt);
-    vsnprintf(prefix, sizeof(prefix), fmt, ap);
+    stitch__vformat(prefix, sizeof(prefix), fmt, ap);
     va_end(ap);
     stitch__buf b;
     stitch__buf_init(&b, NULL);

@@ -84,7 +84,7 @@ int stitch__json_err(const stitch_context *ctx, const stitch__jpath *at, stitch_
     char place[256], text[1024];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    stitch__vformat(text, sizeof(text), fmt, ap);
     va_end(ap);
     stitch__jpath_print(at, place, sizeof(place));
     return stitch__err(ctx, err, STITCH_E_FORMAT, "%s%s%s", place, *place ? ": " : "", text);

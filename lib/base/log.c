@@ -13,7 +13,7 @@ void stitch__log(const stitch_context *ctx, int level, const char *fmt, ...)
     if (!ctx || !ctx->options.log || level > ctx->options.log_level)
         return;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    stitch__vformat(text, sizeof(text), fmt, ap);
     va_end(ap);
     for (char *c = text; *c; c++) { /* text from outside must not be able to forge a line */
         if ((unsigned char)*c < 0x20 && *c != '\t')

@@ -77,9 +77,10 @@ static bool check_device(report *r, bool driver)
     }
     int rc = stitch_device_query(r->cuda->ctx, &info, &err);
     if (rc == STITCH_OK) {
-        snprintf(detail, sizeof(detail), "%s%.200s, %d multiprocessors, %.1f GiB, %llu KiB of shared memory a block",
-                 info.simulated ? "simulated " : "", info.name, info.multiprocessors,
-                 (double)info.memory_bytes / (1 << 30), (unsigned long long)(info.shared_bytes_per_block_optin >> 10));
+        stitch__format(
+            detail, sizeof(detail), "%s%.200s, %d multiprocessors, %.1f GiB, %llu KiB of shared memory a block",
+            info.simulated ? "simulated " : "", info.name, info.multiprocessors, (double)info.memory_bytes / (1 << 30),
+            (unsigned long long)(info.shared_bytes_per_block_optin >> 10));
         item(r, "device", "ok", info.arch, "", detail, NULL);
     } else {
         item(r, "device", "broken", "", "", stitch_error_message(err), NULL);

@@ -14,7 +14,7 @@ void stitch__say(char out[STITCH__EVIDENCE_BYTES], const char *fmt, ...)
     size_t len = strlen(out);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(out + len, STITCH__EVIDENCE_BYTES - len, fmt, ap);
+    stitch__vformat(out + len, STITCH__EVIDENCE_BYTES - len, fmt, ap);
     va_end(ap);
 }
 
@@ -169,9 +169,9 @@ stitch__figure_text stitch__count(double value)
     for (; rest >= (unit ? 1e3 : 1e4) && unit + 2 < sizeof(units); unit++)
         rest /= 1e3;
     if (unit && rest < 1e3)
-        snprintf(t.s, sizeof(t.s), "%.3g %c", rest, units[unit]);
+        stitch__format(t.s, sizeof(t.s), "%.3g %c", rest, units[unit]);
     else
-        snprintf(t.s, sizeof(t.s), "%.4g", stitch__or(value, 0));
+        stitch__format(t.s, sizeof(t.s), "%.4g", stitch__or(value, 0));
     return t;
 }
 
@@ -179,11 +179,11 @@ stitch__figure_text stitch__time(double us)
 {
     stitch__figure_text t;
     if (us < 1e3)
-        snprintf(t.s, sizeof(t.s), "%.2f us", us);
+        stitch__format(t.s, sizeof(t.s), "%.2f us", us);
     else if (us < 1e6)
-        snprintf(t.s, sizeof(t.s), "%.2f ms", us / 1e3);
+        stitch__format(t.s, sizeof(t.s), "%.2f ms", us / 1e3);
     else
-        snprintf(t.s, sizeof(t.s), "%.3g s", us / 1e6);
+        stitch__format(t.s, sizeof(t.s), "%.3g s", us / 1e6);
     return t;
 }
 
@@ -191,10 +191,10 @@ stitch__figure_text stitch__level(const char *part, double share)
 {
     stitch__figure_text t;
     if (strcmp(part, "issue slots") == 0)
-        snprintf(t.s, sizeof(t.s), "%.0f %% of the issue slots are taken", 100 * share);
+        stitch__format(t.s, sizeof(t.s), "%.0f %% of the issue slots are taken", 100 * share);
     else
-        snprintf(t.s, sizeof(t.s), "%s at %.0f %% of %s peak", part, 100 * share,
-                 strcmp(part, "tensor cores") == 0 ? "their" : "its");
+        stitch__format(t.s, sizeof(t.s), "%s at %.0f %% of %s peak", part, 100 * share,
+                       strcmp(part, "tensor cores") == 0 ? "their" : "its");
     return t;
 }
 

@@ -37,11 +37,11 @@ static text time_text(double us)
 {
     text t;
     if (us < 1e3)
-        snprintf(t.s, sizeof(t.s), "%.2f us", us);
+        stitch__format(t.s, sizeof(t.s), "%.2f us", us);
     else if (us < 1e6)
-        snprintf(t.s, sizeof(t.s), "%.2f ms", us / 1e3);
+        stitch__format(t.s, sizeof(t.s), "%.2f ms", us / 1e3);
     else
-        snprintf(t.s, sizeof(t.s), "%.3f s", us / 1e6);
+        stitch__format(t.s, sizeof(t.s), "%.3f s", us / 1e6);
     return t;
 }
 
@@ -49,13 +49,13 @@ static text bytes_text(uint64_t bytes)
 {
     text t;
     if (bytes < 10000)
-        snprintf(t.s, sizeof(t.s), "%" PRIu64 " B", bytes);
+        stitch__format(t.s, sizeof(t.s), "%" PRIu64 " B", bytes);
     else if (bytes < 10000000)
-        snprintf(t.s, sizeof(t.s), "%.1f kB", (double)bytes / 1e3);
+        stitch__format(t.s, sizeof(t.s), "%.1f kB", (double)bytes / 1e3);
     else if (bytes < UINT64_C(10000000000))
-        snprintf(t.s, sizeof(t.s), "%.1f MB", (double)bytes / 1e6);
+        stitch__format(t.s, sizeof(t.s), "%.1f MB", (double)bytes / 1e6);
     else
-        snprintf(t.s, sizeof(t.s), "%.1f GB", (double)bytes / 1e9);
+        stitch__format(t.s, sizeof(t.s), "%.1f GB", (double)bytes / 1e9);
     return t;
 }
 
@@ -153,8 +153,8 @@ static void write_kernel(writer *w, const stitch_trace_kernel *k)
 {
     char occupancy[96] = "", step[32] = "", shared[64] = "", local[48] = "";
     if (k->occupancy > 0)
-        snprintf(occupancy, sizeof(occupancy), ", occupancy %.0f %%%s%s, %.2f waves", 100 * k->occupancy,
-                 *k->limiter ? " by " : "", k->limiter, k->waves);
+        stitch__format(occupancy, sizeof(occupancy), ", occupancy %.0f %%%s%s, %.2f waves", 100 * k->occupancy,
+                       *k->limiter ? " by " : "", k->limiter, k->waves);
     if (k->step >= 0)
         snprintf(step, sizeof(step), " (step %" PRId32 ")", k->step);
     if (k->static_shared || k->dynamic_shared)

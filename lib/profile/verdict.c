@@ -221,7 +221,7 @@ STITCH__PRINTF(2, 3) static void say(stitch__judged *j, const char *fmt, ...)
     size_t len = strlen(j->because);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(j->because + len, sizeof(j->because) - len, fmt, ap);
+    stitch__vformat(j->because + len, sizeof(j->because) - len, fmt, ap);
     va_end(ap);
 }
 

@@ -15,7 +15,7 @@ static void finding(stitch__check *c, const stitch__step *step, const char *fiel
     size_t used = 0;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    stitch__vformat(text, sizeof(text), fmt, ap);
     va_end(ap);
     for (size_t i = 0; c->s.loop_used && i < c->s.env.symbols->count && used < 120; i++) {
         const stitch__symbol_value *v = &c->s.env.values[i];

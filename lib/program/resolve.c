@@ -20,7 +20,7 @@ void stitch__finding(stitch__findings *f, const char *fmt, ...)
     char line[sizeof(f->first)];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof(line), fmt, ap);
+    stitch__vformat(line, sizeof(line), fmt, ap);
     va_end(ap);
     if (!f->count++)
         memcpy(f->first, line, sizeof(line));

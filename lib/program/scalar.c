@@ -107,7 +107,7 @@ bool stitch__scalar_encode(int type, int64_t integer, double real, bool is_real,
     bool over = (type == STITCH__SCALAR_F32 && isinf(f)) || (type == STITCH__SCALAR_F16 && (half & 0x7fff) == 0x7c00) ||
                 (type == STITCH__SCALAR_BF16 && (half & 0x7fff) == 0x7f80);
     if (over || !isfinite(v)) {
-        snprintf(why, 96, "%g does not fit into %s", v, types[type].name);
+        stitch__format(why, 96, "%g does not fit into %s", v, types[type].name);
         return false;
     }
     if (type == STITCH__SCALAR_F32)

@@ -135,7 +135,7 @@ static bool lex_number(ptx_parser *p, ptx_token *t)
             buf[n++] = *q++;
         buf[n] = '\0';
         char *stop;
-        double d = strtod(buf, &stop);
+        double d = stitch__read_double(buf, &stop);
         p->pos = s + (stop - buf);
         memcpy(&t->value, &d, 8);
         t->kind = PTX_F64;

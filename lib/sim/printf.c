@@ -82,7 +82,7 @@ static bool convert(stitch__exec *x, const stitch__instr *in, uint32_t lane, sti
         memcpy(&d, &v, 8);
         fmt[len] = kind;
         fmt[len + 1] = '\0';
-        snprintf(text, sizeof(text), fmt, d);
+        stitch__format(text, sizeof(text), fmt, d);
         break;
     }
     }

@@ -45,9 +45,9 @@ void stitch__dist_print(const stitch_dist *dist, char *out, size_t size)
     else if (d.kind == STITCH_DIST_TRIL)
         snprintf(out, size, "%s", name);
     else if (d.kind == STITCH_DIST_CONSTANT || d.kind == STITCH_DIST_BERNOULLI)
-        snprintf(out, size, "%s(%g)", name, d.a);
+        stitch__format(out, size, "%s(%g)", name, d.a);
     else
-        snprintf(out, size, "%s(%g, %g)", name, d.a, d.b);
+        stitch__format(out, size, "%s(%g, %g)", name, d.a, d.b);
 }
 
 bool stitch__dtype_is_float(int dtype)
