@@ -2,6 +2,7 @@
  *
  * Arguments of the stitch command line, and its help.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -80,7 +81,7 @@ static const char help_verify[] = "usage: stitch verify --task TASK (PROGRAM.sti
                                   "\n"
                                   "  --trials N       correctness trials with fresh inputs (5)\n"
                                   "  --iterations N   timed runs of program and baseline, interleaved (100)\n"
-                                  "  --seed N         repeat a report's inputs\n"
+                                  "  --seed N         repeat a report's inputs: its \"seed\", 0x... or decimal\n"
                                   "  --where W        where the program runs: worker (a process of its own: whatever "
                                   "it does hurts\n"
                                   "                   nobody), here (this process), auto (worker on a GPU, here on "
@@ -295,6 +296,19 @@ static bool take_names(char *text, cli_options *o)
     return o->metric_count > 0;
 }
 
+/* As reports have it (0x and 16 digits), or as people count. */
+static bool take_seed(const char *text, unsigned long long *out)
+{
+    bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    char *end;
+
+    if (!isxdigit((unsigned char)text[hex ? 2 : 0]))
+        return false;
+    errno = 0;
+    *out = strtoull(text, &end, hex ? 16 : 10);
+    return !errno && !*end && *out > 0;
+}
+
 static bool take_count(const char *text, long max, long *out)
 {
     long long v;
@@ -348,11 +362,7 @@ static bool apply(cli_options *o, int option, char *value)
             return false;
         o->budget_tokens = v;
         return true;
-    case OPT_SEED:
-        if (!take_long(value, 1, INT64_MAX, &v))
-            return false;
-        o->seed = (unsigned long long)v;
-        return true;
+    case OPT_SEED: return take_seed(value, &o->seed);
     default: return false;
     }
 }
@@ -368,7 +378,7 @@ static const char *wanted(int option)
     case OPT_ITERATIONS: return "a whole number from 1 to 100000";
     case OPT_RUNS: return "a whole number from 4 to 100000";
     case OPT_TOKENS:
-    case OPT_SEED: return "a whole number of at least 1";
+    case OPT_SEED: return "a whole number of 64 bits, not 0; 0x... as in reports";
     case OPT_TARGET:
     case OPT_COST:
     case OPT_TOLERANCE: return "a number above 0";

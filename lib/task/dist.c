@@ -36,18 +36,34 @@ stitch_dist stitch__dist_resolve(stitch_dist dist)
     return dist;
 }
 
+/* As few digits as say exactly what it is: a report is there to repeat a result from. */
+static void put_number(double value, char out[32])
+{
+    static const int digits[] = {6, 9, 15, 17};
+
+    for (size_t i = 0; i < STITCH__COUNT(digits); i++) {
+        stitch__format(out, 32, "%.*g", digits[i], value);
+        if (stitch__read_double(out, NULL) == value)
+            return;
+    }
+}
+
 void stitch__dist_print(const stitch_dist *dist, char *out, size_t size)
 {
     stitch_dist d = stitch__dist_resolve(*dist);
     const char *name = name_of(d.kind);
+    char a[32], b[32];
+
+    put_number(d.a, a);
+    put_number(d.b, b);
     if (!name)
         snprintf(out, size, "none");
     else if (d.kind == STITCH_DIST_TRIL)
         snprintf(out, size, "%s", name);
     else if (d.kind == STITCH_DIST_CONSTANT || d.kind == STITCH_DIST_BERNOULLI)
-        stitch__format(out, size, "%s(%g)", name, d.a);
+        snprintf(out, size, "%s(%s)", name, a);
     else
-        stitch__format(out, size, "%s(%g, %g)", name, d.a, d.b);
+        snprintf(out, size, "%s(%s, %s)", name, a, b);
 }
 
 bool stitch__dtype_is_float(int dtype)

@@ -176,9 +176,9 @@ char *stitch__report_to_text(const stitch_report *r)
     else
         stitch__buf_puts(&b, "NOTHING FAILED, but correctness was not tested\n");
     if (r->device_name)
-        stitch__buf_printf(&b, "on %s (%s%s), task %s%s\n", r->device_name, r->device_arch ? r->device_arch : "?",
-                           r->simulated ? ", simulated" : "", r->task_name ? r->task_name : "?",
-                           r->reduced ? " at its reduced dims" : "");
+        stitch__buf_printf(&b, "on %s (%s%s), task %s%s, seed 0x%016" PRIx64 "\n", r->device_name,
+                           r->device_arch ? r->device_arch : "?", r->simulated ? ", simulated" : "",
+                           r->task_name ? r->task_name : "?", r->reduced ? " at its reduced dims" : "", r->seed);
     put_stages(&b, r);
     for (size_t k = 0; failed && k < failed->output_count; k++) {
         stitch__buf_puts(&b, "  ");

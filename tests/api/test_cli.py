@@ -217,6 +217,37 @@ def places():
     del os.environ["STITCH_WORKER"]
 
 
+def repeats():
+    """A report's seed makes the same trials again, written as the report writes it."""
+    kernel = 'extern "C" __global__ void k(const float *x, %s *y) { y[threadIdx.x] = (%s)x[threadIdx.x] * x[threadIdx.x] / 3; }\n'
+    put("q.cu", kernel % ("float", "float"))
+    put("q64.cu", kernel % ("double", "double"))
+    put("q.json", json.dumps({"stitch": 1, "run": [{"kernel": "k", "grid": [1], "block": ["N"], "args": ["x", "y"]}]}))
+    task = put("q.task.json", json.dumps({
+        "stitch_task": 1, "name": "q", "dims": {"N": 256}, "tolerance": {"atol": 1e-5, "rtol": 1e-5},
+        "inputs": [{"name": "x", "dtype": "f32", "shape": ["N"], "dist": {"uniform": [-1.23456789012345, 1000003]}}],
+        "outputs": [{"name": "y", "dtype": "f32", "shape": ["N"]}], "reference": {"program": {"source": "q64.cu", "plan": "q.json"}, "outputs": "f64"}}))
+    args = ["verify", "--task", task, "--source", os.path.join(FOLDER, "q.cu"), "--plan", os.path.join(FOLDER, "q.json"), "--device", "sim:sm_90a"]
+    done = run(*args, "--json")
+    if done.returncode == 3:
+        tests.append(True)
+        print(f"ok {len(tests)} - verify --seed # SKIP no simulator")
+        return
+    report = json.loads(done.stdout)
+    seed = report["seed"]
+    check("a report says how its inputs are drawn, to the last digit", report["task"]["tensors"][0]["data"] == "uniform(-1.23456789012345, 1000003)", done)
+    for form in (seed, seed.upper().replace("X", "x"), str(int(seed, 16))):
+        again = json.loads(run(*args, "--json", "--seed", form).stdout)
+        check("--seed " + form[:2] + "... repeats the trials", again["seed"] == seed and again["correct"] == report["correct"], again["seed"])
+    other = json.loads(run(*args, "--json").stdout)
+    check("without --seed they are others", other["seed"] != seed and other["correct"] != report["correct"], other["seed"])
+    done = run(*args, "--seed", seed)
+    check("the seed is in the text, too", "seed " + seed in done.stdout, done)
+    for form in ("0", "0x", "0x0", "0x10000000000000000", "-1", "+1", " 1", "1f", "18446744073709551616"):
+        done = run(*args, "--seed", form)
+        check(f"--seed '{form}' is refused", done.returncode == 2 and "--seed" in done.stderr, done)
+
+
 def profiles():
     """What the simulator counted of a strided kernel, for people and as JSON; what only a GPU can do says so."""
     put("s.cu", 'extern "C" __global__ void scale(const float *x, float *y, int n)\n{\n    int t = threadIdx.x + 128 * blockIdx.x;\n'
@@ -281,6 +312,7 @@ def main():
         hostile_names()
         admits()
         places()
+        repeats()
         profiles()
         interrupts()
     else:
