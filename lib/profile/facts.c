@@ -60,6 +60,8 @@ stitch__kernel_fact *stitch__facts_add_kernel(stitch__facts *f)
 
 /* ---- strings ---- */
 
+static const char cut[] = "...";
+
 /* Bytes of the characters that fit into `max`. */
 static size_t whole_characters(const char *text, size_t max)
 {
@@ -71,7 +73,6 @@ static size_t whole_characters(const char *text, size_t max)
 
 const char *stitch__facts_text(stitch__facts *f, const char *text)
 {
-    static const char cut[] = "...";
     size_t len = text ? strnlen(text, STITCH__FACTS_TEXT + 1) : 0;
     bool too_long = len > STITCH__FACTS_TEXT;
     stitch__buf b;
@@ -90,4 +91,14 @@ const char *stitch__facts_text(stitch__facts *f, const char *text)
     const char *copy = b.failed ? NULL : stitch__arena_strndup(&f->arena, b.data, b.len);
     stitch__buf_free(&b);
     return copy ? copy : "";
+}
+
+bool stitch__facts_kept(const char *kept, const char *text)
+{
+    size_t len = strlen(kept), tail = sizeof(cut) - 1;
+
+    if (strcmp(kept, text) == 0)
+        return true;
+    return len > tail && strlen(text) > len && strcmp(kept + len - tail, cut) == 0 &&
+           strncmp(kept, text, len - tail) == 0;
 }

@@ -139,6 +139,8 @@ void stitch__facts_free(stitch__facts *f);
 stitch__kernel_fact *stitch__facts_add_kernel(stitch__facts *f);
 /* A cleaned copy in the arena, cut at STITCH__FACTS_TEXT; "" for NULL and where there is no memory. */
 const char *stitch__facts_text(stitch__facts *f, const char *text);
+/* Whether `kept` may be what is kept of `text`: symbols are longer than that where templates have long names. */
+bool stitch__facts_kept(const char *kept, const char *text);
 
 /* sum / count to the nearest integer, a half up. count: not 0. */
 static inline uint64_t stitch__facts_mean(uint64_t sum, uint64_t count)

@@ -120,7 +120,7 @@ int stitch__hits_fill(const stitch__hits *hits, const char *const *reasons, size
         for (to = i; to < hits->count && same_line(&list[i], &list[to]); to++)
             r.samples += list[to].samples;
         r.to = to;
-        if (strcmp(list[i].kernel, k->symbol) != 0)
+        if (!stitch__facts_kept(k->symbol, list[i].kernel))
             continue;
         k->samples += r.samples;
         keep_most(most, &count, STITCH__COUNT(most), r);

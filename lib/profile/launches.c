@@ -40,16 +40,9 @@ static int by_kernel(const void *a, const void *b)
     return kernels ? kernels : by_number(a, b);
 }
 
-/* Long symbols are cut in facts: "...". */
 static bool belongs(const stitch__kernel_fact *k, const stitch__timeline *t, const stitch__event *e)
 {
-    const char *symbol = t->names[e->name].symbol;
-    size_t len = strlen(k->symbol);
-    if (k->step != e->step)
-        return false;
-    return strcmp(k->symbol, symbol) == 0 ||
-           (len > 3 && strlen(symbol) > len && strcmp(k->symbol + len - 3, "...") == 0 &&
-            strncmp(k->symbol, symbol, len - 3) == 0);
+    return k->step == e->step && stitch__facts_kept(k->symbol, t->names[e->name].symbol);
 }
 
 static size_t row_of(const stitch__facts *f, const stitch__timeline *t, const stitch__event *e)

@@ -8,6 +8,7 @@
 #include "cupti_sampling_layout.h"
 #include "fake_cupti.h"
 #include "line_table.h"
+#include "profile/hits.h"
 #include "profile/sampling.h"
 
 static meter memory = {.refuse_at = -1};
@@ -572,6 +573,37 @@ TEST(more_lines_than_are_kept)
 
 /* ---- what is refused ---- */
 
+/* Templates make symbols that are longer than facts keep: their samples are theirs all the same. */
+TEST(symbols_that_are_cut)
+{
+    static const char *const reasons[] = {"wait"}, *const sources[] = {NULL};
+    char name[1200], other[1200];
+    stitch__hits hits = {.count = 0};
+    stitch__kernel_fact *k;
+
+    memset(name, 'k', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    memcpy(other, name, sizeof(name));
+    other[100] = 'q'; /* within what is kept */
+    const stitch__hit list[] = {{name, "program.cu", 0, 7, 0, true, 5}, {other, "program.cu", 0, 9, 0, true, 3}};
+    for (size_t i = 0; i < STITCH__COUNT(list); i++)
+        CHECK_INT(stitch__hits_add(ctx, &hits, &list[i]), STITCH_OK);
+    stitch__hits_sort(&hits);
+    CHECK_OK(stitch__facts_new(ctx, &facts, &err));
+    k = stitch__facts_add_kernel(facts);
+    CHECK(k != NULL);
+    k->symbol = stitch__facts_text(facts, name);
+    CHECK(strlen(k->symbol) == STITCH__FACTS_TEXT && stitch__facts_kept(k->symbol, name));
+    CHECK(!stitch__facts_kept(k->symbol, other) && !stitch__facts_kept(k->symbol, k->symbol + 1));
+    CHECK(!stitch__facts_kept("k...", "k") && stitch__facts_kept("k...", "k..."));
+    CHECK_INT(stitch__hits_fill(&hits, reasons, 1, sources, facts, k), STITCH_OK);
+    CHECK_INT(k->samples, 5);
+    CHECK(k->line_count == 1 && k->lines[0].line == 7);
+    stitch_free(hits.list);
+    stitch__facts_free(facts);
+    facts = NULL;
+}
+
 TEST(refusals)
 {
     stitch__sampling *second = NULL;
@@ -777,6 +809,7 @@ static const check_test tests[] = {RUN(lines_and_reasons),
                                    RUN(nothing_is_sampled),
                                    RUN(lists_end_at_their_limits),
                                    RUN(more_lines_than_are_kept),
+                                   RUN(symbols_that_are_cut),
                                    RUN(refusals),
                                    RUN(odd_data),
                                    RUN(every_error_in_every_function),
