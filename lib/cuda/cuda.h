@@ -61,6 +61,8 @@ int stitch__device_get(stitch_context *ctx, stitch__device **out, stitch_error *
 /* Opened by the first call; thread-safe. The errors list what was tried and what to install. */
 int stitch__nvrtc_get(stitch_context *ctx, const stitch__nvrtc **out, stitch_error **err);
 int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stitch_error **err);
+/* Of the one that is open: 130100 for 13.1.0; 0: none is. */
+size_t stitch__cublaslt_version(stitch_context *ctx);
 /* Where a library would be opened from, without opening it; NULL: nowhere. Released with stitch_free(). */
 char *stitch__driver_find(const stitch_context *ctx);
 char *stitch__nvrtc_find(const stitch_context *ctx);

@@ -100,6 +100,19 @@ int stitch__cublaslt_get(stitch_context *ctx, const stitch__cublaslt **out, stit
     return rc;
 }
 
+size_t stitch__cublaslt_version(stitch_context *ctx)
+{
+    stitch__cuda *cuda;
+    size_t version;
+
+    if (stitch__cuda_state(ctx, &cuda, NULL))
+        return 0;
+    pthread_mutex_lock(&cuda->lock);
+    version = cuda->cublaslt_ready ? cuda->cublaslt.version : 0;
+    pthread_mutex_unlock(&cuda->lock);
+    return version;
+}
+
 int stitch__cupti_get(stitch_context *ctx, const stitch__cupti **out, stitch_error **err)
 {
     stitch__cuda *cuda;

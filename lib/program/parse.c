@@ -260,11 +260,11 @@ int stitch__doc_parse(stitch_context *ctx, const json_t *root, const stitch__lim
     return stitch__parse_steps(&p, run, &run_at, &out->run);
 }
 
-static bool calls_host(const stitch__steps *list)
+bool stitch__steps_have(const stitch__steps *list, int kind)
 {
     for (size_t i = 0; i < list->count; i++) {
         const stitch__step *s = &list->items[i];
-        if (s->kind == STITCH__STEP_OP || (s->kind == STITCH__STEP_REPEAT && calls_host(&s->u.repeat->steps)))
+        if ((int)s->kind == kind || (s->kind == STITCH__STEP_REPEAT && stitch__steps_have(&s->u.repeat->steps, kind)))
             return true;
     }
     return false;
@@ -272,7 +272,7 @@ static bool calls_host(const stitch__steps *list)
 
 bool stitch__doc_calls_host(const stitch__doc *doc)
 {
-    return calls_host(&doc->prepare) || calls_host(&doc->run);
+    return stitch__steps_have(&doc->prepare, STITCH__STEP_OP) || stitch__steps_have(&doc->run, STITCH__STEP_OP);
 }
 
 void stitch__doc_free(stitch__doc *doc)

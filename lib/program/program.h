@@ -307,6 +307,8 @@ typedef struct stitch__doc {
 int stitch__doc_parse(stitch_context *ctx, const json_t *root, const stitch__limits *limits, stitch__doc *out,
                       stitch_error **err);
 void stitch__doc_free(stitch__doc *doc);
+/* Whether a step of the list, or of one in it, is of a kind. */
+bool stitch__steps_have(const stitch__steps *list, int kind);
 /* Whether a step calls an operator of the host. */
 bool stitch__doc_calls_host(const stitch__doc *doc);
 /* The limits with defaults filled in. */

@@ -271,11 +271,12 @@ void stitch_report_free(stitch_report *r)
     for (size_t i = 0; i < r->note_count; i++)
         stitch_free(r->notes[i]);
     stitch__exploit_free(r);
+    json_decref(r->options);
     stitch_profile_free(r->profile);
-    void *const owned[] = {r->dims,        r->tensors,   r->diags,     r->kernels,      r->trials,    r->baselines,
-                           r->notes,       r->task_name, r->task_hash, r->program_hash, r->reference, r->device_name,
-                           r->device_arch, r->nvrtc,     r->budget,    r->where,        r->outputs,   r->findings,
-                           r->json,        r->text,      r->busy_note};
+    void *const owned[] = {r->dims,        r->tensors,   r->diags,     r->kernels,        r->trials,    r->baselines,
+                           r->notes,       r->task_name, r->task_hash, r->program_hash,   r->reference, r->device_name,
+                           r->device_arch, r->nvrtc,     r->budget,    r->where,          r->outputs,   r->findings,
+                           r->json,        r->text,      r->busy_note, r->driver_release, r->cublaslt};
     for (size_t i = 0; i < STITCH__COUNT(owned); i++)
         stitch_free(owned[i]);
     stitch_free(r);

@@ -413,6 +413,7 @@ static json_t *time_json(writer *w, const stitch_report *r)
     stitch__json_put(&w->failed, time, "candidate", candidate_json(w, r));
     for (size_t i = 0; i < r->baseline_count; i++) {
         json_t *row = timing_json(w, &r->baselines[i]);
+        stitch__json_put(&w->failed, row, "sha256", *r->baselines[i].hash ? text(r->baselines[i].hash) : json_null());
         stitch__json_put(&w->failed, row, "speedup",
                          number(r->candidate.median > 0 ? r->baselines[i].median / r->candidate.median : 0));
         stitch__json_push(&w->failed, list, row);
@@ -432,7 +433,10 @@ static json_t *environment_json(writer *w, const stitch_report *r)
     stitch__json_put(&w->failed, env, "simulated", json_boolean(r->simulated));
     stitch__json_put(&w->failed, env, "reaches_host_memory", json_boolean(r->reaches_host));
     stitch__json_put(&w->failed, env, "driver", text(r->driver_version ? driver : ""));
+    stitch__json_put(&w->failed, env, "driver_release",
+                     r->driver_release && *r->driver_release ? text(r->driver_release) : json_null());
     stitch__json_put(&w->failed, env, "nvrtc", text(r->nvrtc));
+    stitch__json_put(&w->failed, env, "cublaslt", r->cublaslt && *r->cublaslt ? text(r->cublaslt) : json_null());
     stitch__json_put(&w->failed, env, "program_ran", r->where ? text(r->where) : json_null());
     stitch__json_put(&w->failed, env, "outputs", r->outputs ? text(r->outputs) : json_null());
     return env;
@@ -492,6 +496,8 @@ char *stitch__report_to_json(const stitch_report *r)
     stitch__json_put(&w.failed, root, "diagnostics", diagnostics_json(&w, r));
     stitch__json_put(&w.failed, root, "diagnostics_left_out", integer(r->diags_left_out));
     stitch__json_put(&w.failed, root, "seed", hex(r->seed));
+    if (r->options)
+        stitch__json_put(&w.failed, root, "options", json_incref(r->options));
     if (r->task_name) {
         stitch__json_put(&w.failed, root, "task", task_json(&w, r));
         stitch__json_put(&w.failed, root, "program", program_json(&w, r));

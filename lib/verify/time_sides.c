@@ -101,6 +101,8 @@ static int open_sides(stitch__timer *t, stitch_error **err)
         const stitch__compute *what = declared ? &v->task->baselines[i] : &v->task->reference;
         stitch__side *s = &t->sides[t->side_count++];
         s->timing = &r->baselines[r->baseline_count++];
+        snprintf(s->timing->hash, sizeof(s->timing->hash), "%s",
+                 what->program ? stitch_program_hash(what->program) : "");
         rc = add_name(v, s->timing, declared ? what->name : "the reference", declared ? what->precision : -1, err);
         if (!rc)
             rc = open_baseline(t, s, what, err);

@@ -259,6 +259,8 @@ static int take_head(stitch__verify *v, stitch_error **err)
         rc = take_dims(v, err);
     if (!rc)
         rc = take_device(v, err);
+    if (!rc)
+        rc = stitch__take_options(v, err);
     r->atol = v->task->atol;
     r->rtol = v->task->rtol;
     r->precision = v->task->precision;
@@ -356,6 +358,8 @@ static int verify_entered(stitch__verify *v, stitch_error **err)
         rc = stitch__warm_start(v, err);
     if (!rc)
         rc = ended_or(v, run_stages(v, err), err);
+    if (!rc)
+        rc = stitch__take_software(v, err);
     if (v->dev) {
         stitch__device_recover(v->dev);
         stitch__device_limit(v->dev, NULL);

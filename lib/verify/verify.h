@@ -129,8 +129,8 @@ typedef struct stitch__trial {
 } stitch__trial;
 
 typedef struct stitch__timing {
-    char *name;
-    int precision; /* stitch_precision; -1: the reference's, stated as such */
+    char *name, hash[65]; /* hash: of a baseline that is a program, else "" */
+    int precision;        /* stitch_precision; -1: the reference's, stated as such */
     size_t count, cap;
     double *samples; /* microseconds, in order of measurement */
     double median, low, high, mean, smallest;
@@ -189,7 +189,8 @@ struct stitch_report {
     char *reference; /* "callback, outputs f64" */
     uint64_t seed;
 
-    char *device_name, *device_arch, *nvrtc;
+    json_t *options; /* what was asked for; NULL: it did not come to that */
+    char *device_name, *device_arch, *nvrtc, *driver_release, *cublaslt; /* the last: NULL where it has no part */
     bool simulated;
     bool reaches_host; /* device code can address the host memory of its process */
     int driver_version;
@@ -323,6 +324,10 @@ typedef struct stitch__verify {
     int64_t waited_ns;               /* for others who use or time on the device */
     stitch__collect_options collect; /* what stage profile is asked for */
 } stitch__verify;
+
+/* repeat.c */
+int stitch__take_options(stitch__verify *v, stitch_error **err);
+int stitch__take_software(stitch__verify *v, stitch_error **err); /* when everything that is opened has been */
 
 /* Ends a stage as failed because of the program; the error is freed and cleared. */
 int stitch__stage_fail(stitch__verify *v, int stage, int code, stitch_error **why, stitch_error **err);

@@ -212,6 +212,7 @@ TEST(a_product_of_the_library_and_kernels)
                   RUN_OF(KERNEL_STEP("dense", "\"N/256\",\"N\"", "256", "\"a\",\"b\",\"y\",{\"i32\":\"N\"}")), NULL);
     stitch_report *r = profiled(t, source, plan, &o);
     const stitch_profile *p = stitch_report_profile(r);
+    CHECK(json_is_string(report_at(r, "environment.cublaslt"))); /* a product is computed with it */
     stitch_profile_advice a = STITCH_PROFILE_ADVICE_INIT;
 
     print_profile("a product and two kernels", p);

@@ -142,6 +142,45 @@ TEST(host_memory_within_reach)
     fake.reaches_host = false;
 }
 
+static const char *said(const char *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(got.json, object), key));
+    return text ? text : "";
+}
+
+/* What was asked for, defaults among it, and with what: to do the same again. */
+TEST(says_how_to_repeat_it)
+{
+    static const char *const metrics[] = {"lts__t_sectors.sum", "sm__cycles_elapsed.max"};
+    stitch_verify_options o = few();
+    const json_t *asked, *baseline;
+
+    need_context();
+    o.iterations = 20;
+    o.timeout_ms = 50000;
+    o.metrics = metrics;
+    o.metric_count = 2;
+    CHECK_INT(verify(o).failed_stage, STITCH_STAGE_NONE);
+    asked = json_object_get(got.json, "options");
+    CHECK_INT(json_integer_value(json_object_get(asked, "trials")), 3);
+    CHECK_INT(json_integer_value(json_object_get(asked, "warmup")), o.warmup ? o.warmup : 10);
+    CHECK_INT(json_integer_value(json_object_get(asked, "iterations")), 20);
+    CHECK_INT(json_integer_value(json_object_get(asked, "time_budget_ms")), 60000);
+    CHECK_INT(json_integer_value(json_object_get(asked, "timeout_ms")), 50000);
+    CHECK(json_is_null(json_object_get(asked, "last_stage")));
+    CHECK_STR(said("options", "where"), o.where == STITCH_VERIFY_HERE ? "here" : "auto");
+    CHECK_STR(said("options", "simulate"), o.simulate == STITCH_SIMULATE_NEVER ? "never" : "auto");
+    CHECK_STR(said("options", "profile"), "never");
+    CHECK_STR(json_string_value(json_array_get(json_object_get(asked, "metrics"), 1)), metrics[1]);
+    CHECK_INT(json_array_size(json_object_get(asked, "metrics")), 2);
+    baseline = json_array_get(json_object_get(json_object_get(got.json, "time"), "baselines"), 0);
+    CHECK_INT(strlen(json_string_value(json_object_get(baseline, "sha256"))), 64);
+    CHECK_STR(said("environment", "cublaslt"), ""); /* nobody multiplies matrices */
+    o.last_stage = STITCH_STAGE_CORRECT;
+    verify(o);
+    CHECK_STR(said("options", "last_stage"), "correct");
+}
+
 TEST(order_of_timed_runs)
 {
     stitch_verify_options o = few();
@@ -755,13 +794,13 @@ TEST(device_memory_runs_out)
     CHECK(n > 5 && n < 100);
 }
 
-TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(order_of_timed_runs), RUN(wrong_in_one_trial),
-          RUN(parts_not_written), RUN(changes_what_it_may_only_read), RUN(prepare_changes_a_weight),
-          RUN(wrong_when_timed), RUN(not_the_same_bits), RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates),
-          RUN(outlives_the_deadline_a_little), RUN(hangs_for_good), RUN(cancelled_anywhere),
-          RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(options_out_of_range),
-          RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims),
-          RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims),
-          RUN(no_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory),
-          RUN(host_memory_runs_out_while_simulating), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out),
-          RUN(nothing_is_left))
+TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(says_how_to_repeat_it), RUN(order_of_timed_runs),
+          RUN(wrong_in_one_trial), RUN(parts_not_written), RUN(changes_what_it_may_only_read),
+          RUN(prepare_changes_a_weight), RUN(wrong_when_timed), RUN(not_the_same_bits), RUN(wrong_in_every_other_run),
+          RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little), RUN(hangs_for_good),
+          RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts),
+          RUN(options_out_of_range), RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up),
+          RUN(results_at_the_reduced_dims), RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size),
+          RUN(the_budget_at_the_reduced_dims), RUN(no_budget_at_the_reduced_dims),
+          RUN(no_callbacks_for_simulated_memory), RUN(host_memory_runs_out_while_simulating),
+          RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out), RUN(nothing_is_left))
