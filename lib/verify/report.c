@@ -182,14 +182,14 @@ static double percentile(const double *sorted, size_t count, double p)
     return sorted[rank < 1 ? 0 : rank > count ? count - 1 : rank - 1];
 }
 
-void stitch__timing_finish(stitch_report *r, stitch__timing *t)
+bool stitch__timing_finish(stitch_report *r, stitch__timing *t)
 {
     double *sorted, sum = 0;
     if (!t->count)
-        return;
+        return true;
     sorted = stitch__alloc(r->ctx, t->count * sizeof(*sorted));
     if (!sorted)
-        return; /* stays unmeasured */
+        return false;
     memcpy(sorted, t->samples, t->count * sizeof(*sorted));
     stitch__sort_times(sorted, t->count);
     for (size_t i = 0; i < t->count; i++)
@@ -200,6 +200,7 @@ void stitch__timing_finish(stitch_report *r, stitch__timing *t)
     t->smallest = sorted[0];
     t->mean = sum / (double)t->count;
     stitch_free(sorted);
+    return true;
 }
 
 int stitch__report_finish(stitch_report *r, stitch_error **err)

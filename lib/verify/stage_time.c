@@ -196,11 +196,13 @@ static int conclude(stitch__timer *t, int *code, stitch_error **why, stitch_erro
     stitch__verify *v = t->v;
     stitch_report *r = v->report;
     uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_BOOTSTRAP, 0);
+    bool finished = stitch__timing_finish(r, &r->candidate);
     int rc = STITCH_OK;
 
-    stitch__timing_finish(r, &r->candidate);
     for (size_t i = 0; i < r->baseline_count; i++)
-        stitch__timing_finish(r, &r->baselines[i]);
+        finished = stitch__timing_finish(r, &r->baselines[i]) && finished;
+    if (!finished) /* a median of 0 would be faster than any device */
+        return stitch__err_nomem(v->ctx, err);
     if (r->baseline_count && r->baselines[0].count && r->candidate.count) {
         size_t pairs = r->candidate.count < r->baselines[0].count ? r->candidate.count : r->baselines[0].count;
         rc = stitch__speedup_interval(v->ctx, r->baselines[0].samples, r->candidate.samples, pairs, seed,

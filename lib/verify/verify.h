@@ -255,7 +255,8 @@ stitch__trial *stitch__report_add_trial(stitch_report *r, const char *kind, bool
 double stitch__idle_share(const stitch_report *r);
 int stitch__timing_add(stitch_report *r, stitch__timing *t, double us, stitch_error **err);
 void stitch__sort_times(double *us, size_t count);
-void stitch__timing_finish(stitch_report *r, stitch__timing *t); /* sorts a copy: median, percentiles */
+bool stitch__timing_finish(stitch_report *r,
+                           stitch__timing *t); /* sorts a copy: median, percentiles; false: no memory */
 /* JSON, text and fingerprint; the report is immutable from here on. */
 int stitch__report_finish(stitch_report *r, stitch_error **err);
 

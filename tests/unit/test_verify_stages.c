@@ -760,6 +760,47 @@ TEST(host_memory_runs_out_while_simulating)
     free_metered(own, t);
 }
 
+static void when_timed(int stage, int status, int64_t done, int64_t total, void *userdata)
+{
+    if (stage == STITCH_STAGE_TIME && status == STITCH_STAGE_NOT_RUN && total && done == total)
+        refuse_memory(left);
+}
+
+/* A figure that there is no memory for is no figure: a program is not refused for it. */
+TEST(host_memory_runs_out_after_timing)
+{
+    bool enough = false;
+
+    need_context();
+    memory.for_good = false;
+    stitch_context *own = metered_context();
+    stitch_task *t = task_with_baseline(own);
+    for (left = 0; !enough && left < 10000; left++) {
+        stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
+        stitch_verify_options o = few();
+        stitch_program *p = candidate(own);
+        stitch_report *r = NULL;
+        reset();
+        o.on_stage = when_timed;
+        int rc = stitch_verify_program(own, t, p, &o, &r, &err);
+        enough = memory.calls <= memory.refuse_at;
+        memory.refuse_at = -1;
+        if (rc != (enough ? STITCH_OK : rc) || (rc && rc != STITCH_E_NOMEM))
+            FAIL("allocation %" PRId64 ": %s", left, stitch_error_message(err));
+        if (!rc) {
+            CHECK_INT(stitch_report_summary_get(r, &s), STITCH_OK);
+            if (s.failed_stage || !(s.median_us > 0) || !(s.speedup > 0))
+                FAIL("allocation %" PRId64 ": %s", left, stitch_report_text(r));
+        }
+        stitch_report_free(r);
+        stitch_program_free(p);
+        stitch_error_free(err);
+        err = NULL;
+    }
+    CHECK(enough && left > 20);
+    free_metered(own, t);
+}
+
 /* ---- places and limits ------------------------------------------------------------------------------------------- */
 
 /* Nothing but a worker, or the simulator's word, makes a stranger's program one that runs in this process. */
@@ -803,4 +844,5 @@ TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(says_how_to
           RUN(results_at_the_reduced_dims), RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size),
           RUN(the_budget_at_the_reduced_dims), RUN(no_budget_at_the_reduced_dims),
           RUN(no_callbacks_for_simulated_memory), RUN(host_memory_runs_out_while_simulating),
-          RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out), RUN(nothing_is_left))
+          RUN(host_memory_runs_out_after_timing), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out),
+          RUN(nothing_is_left))
