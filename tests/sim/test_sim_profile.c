@@ -110,6 +110,31 @@ TEST(never)
     }
 }
 
+/* Others on "this GPU" are nothing to speak of where there is none, wherever a lock might lie. */
+TEST(nobody_is_locked_out)
+{
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char *before = runtime ? strdup(runtime) : NULL;
+    stitch_context *shared = ctx;
+
+    need_simulator();
+    CHECK_INT(unsetenv("XDG_RUNTIME_DIR"), 0);
+    options.cache_dir = "";
+    options.device = "sim:sm_90a";
+    CHECK_OK(stitch_context_new(&ctx, &options, &err));
+    stitch_report *r = profiled(STITCH_PROFILE_AUTO, STITCH_VERIFY_HERE, TURN("float"));
+    check_profile(r);
+    bool said = strstr(stitch_report_json(r), "kept away") != NULL;
+    stitch_report_free(r);
+    stitch_context_free(ctx);
+    ctx = shared;
+    if (before)
+        setenv("XDG_RUNTIME_DIR", before, 1);
+    free(before);
+    CHECK(!said);
+}
+
 /* A wrong program is not profiled. */
 TEST(after_a_failure)
 {
@@ -151,7 +176,8 @@ TEST(feedback_keeps_its_budget)
 }
 
 static const check_test tests[] = {
-    RUN(in_this_process), RUN(in_a_worker), RUN(never), RUN(after_a_failure), RUN(feedback_keeps_its_budget),
+    RUN(in_this_process),      RUN(in_a_worker),     RUN(never),
+    RUN(nobody_is_locked_out), RUN(after_a_failure), RUN(feedback_keeps_its_budget),
 };
 
 int main(int argc, char **argv)
