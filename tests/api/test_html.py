@@ -256,6 +256,33 @@ def check_diff(browser, script):
     check("what changed between attempts", title == ["all good"] and not console, (title, console))
 
 
+def long_names(value):
+    """The same with every text of the candidate's without a place to break it."""
+    words = ("name", "place", "symbol", "evidence", "message", "file", "text", "reason", "kernel", "title", "goal")
+    if isinstance(value, dict):
+        return {k: "v" * 500 if k in words and isinstance(v, str) else long_names(v) for k, v in value.items()}
+    return [long_names(v) for v in value] if isinstance(value, list) else value
+
+
+def check_room(browser, text, data):
+    """Long names and many attempts: the page is no wider than the window, and no number of a chart is over another one."""
+    many = [dict(long_names(data["attempts"][i % len(data["attempts"])]), base=i - 1) for i in range(400)]
+    page = with_data(text, dict(long_names(data), attempts=many, best=398, task="t" * 255, device="d" * 200))
+    probe = """<script>
+      const rows = {}, clash = [];
+      document.querySelectorAll("svg").forEach((s, k) => s.querySelectorAll("text.label").forEach((t) => {
+        const r = t.getBoundingClientRect();
+        if (/^[0-9]+$/.test(t.textContent)) (rows[k + " " + Math.round(r.top)] ||= []).push([r.left, r.right, t.textContent]);
+      }));
+      for (const row of Object.values(rows)) row.sort((a, b) => a[0] - b[0]).forEach((r, i) => i && r[0] < row[i - 1][1] && clash.push(row[i - 1][2] + " " + r[2]));
+      document.title = JSON.stringify([document.documentElement.scrollWidth - document.documentElement.clientWidth, document.querySelectorAll("details").length, clash]);
+    </script>"""
+    page = re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", page).replace("</body>", probe + "</body>")
+    dom, console = draw(browser, put("long.html", page))
+    said = json.loads(re.findall("<title>(.*?)</title>", dom, re.S)[0] or "[]")
+    check("long names and 400 attempts have room", len(said) == 3 and said[0] <= 0 and said[1] > 400 and not said[2] and not console, (said, console))
+
+
 # ---- the whole ----
 
 
@@ -310,6 +337,8 @@ def main():
             check_drawn(browser, "gpu", os.path.join(FOLDER, "gpu.html"), ["95 % interval", "uncoalesced", "long_scoreboard", "stream 7", "host"],
                         {"svg": 3, "rect": 7, "circle": 10})
             check_diff(browser, Page(text).scripts[1])
+            check_room(browser, text, gpu_like(data))
+            check_room(browser, text, data)
         else:
             skip("drawn by a browser", "there is no Chromium")
     print(f"1..{len(tests)}")

@@ -27,6 +27,12 @@ function ticks(top, most) {
 
 /* ---- attempts ---- */
 
+/* Which attempts have their numbers below them: the best one, and as many others as there is room for. */
+function numbering(points, width) {
+  const every = Math.ceil(points.length / (width / 26)), best = points.findIndex((p) => p.best);
+  return (i) => i === best || (i % every === 0 && (best < 0 || Math.abs(i - best) >= every));
+}
+
 /* points: [{number, value, low, high, ok, text, best}]; value of those that are ok: a speed-up. */
 function speedupChart(points, width) {
   const height = 260, left = 58, right = 14, top = 14, bottom = 48;
@@ -52,9 +58,9 @@ function speedupChart(points, width) {
     best = now;
   });
   if (path) root.append(svg("path", {class: "line", d: path + `H${width - right}`}));
-  const every = Math.ceil(points.length / ((width - left - right) / 26));
+  const numbered = numbering(points, width - left - right);
   points.forEach((p, i) => {
-    if (i % every === 0 || p.best)
+    if (numbered(i))
       root.append(
           svg("text", {class: "label", x: x(i), y: height - bottom + 34, "text-anchor": "middle"}, String(p.number)));
     if (p.ok && p.low > 0) root.append(svg("line", {class: "line", x1: x(i), x2: x(i), y1: y(p.low), y2: y(p.high)}));
@@ -89,9 +95,9 @@ function stageChart(points, stages, width) {
         svg("line", {class: "grid", x1: left, x2: width - right, y1: y(i), y2: y(i)}),
         svg("text", {class: "label", x: left - 10, y: y(i) + 4, "text-anchor": "end"}, name));
   });
-  const every = Math.ceil(points.length / ((width - left - right) / 26));
+  const numbered = numbering(points, width - left - right);
   points.forEach((p, i) => {
-    if (i % every === 0 || p.best)
+    if (numbered(i))
       root.append(svg("text", {class: "label", x: x(i), y: height - 8, "text-anchor": "middle"}, String(p.number)));
     root.append(svg("line", {class: "axis", x1: x(i), x2: x(i), y1: y(0), y2: y(p.stage)}));
     root.append(hover(
