@@ -441,6 +441,7 @@ TEST(perfetto_json)
     kernel("b", 2000, 5000)->correlation = 12; /* overlaps in its stream: another lane */
     kernel("c", 6000, 7000)->graph = 4;
     last()->graph_node = 1ull << 40;
+    last()->correlation = 11; /* means nothing: no arrow */
     last()->step = 2;
     add(STITCH_TRACE_COPY, "HtoD", 3000, 4000)->bytes = 4096;
     add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 500, 900)->correlation = 11;
@@ -469,6 +470,7 @@ TEST(perfetto_json)
     }
     CHECK_INT(slices, 1 + 6);
     CHECK_INT(count_in(out.data, "\"ph\":\"s\""), 1);
+    CHECK_INT(count_in(out.data, "\"ph\":\"f\""), 2);
     CHECK_HAS(out.data, "\"name\":\"context 0, stream 7 (2)\"");
     CHECK_HAS(out.data, "\"name\":\"thread 4000000000\"");
     CHECK_HAS(out.data, "\"step\":2");
