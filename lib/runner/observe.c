@@ -85,8 +85,25 @@ static int profile_on_device(watched *w, const stitch__collect_options *options,
     return w->rc;
 }
 
+/* CUPTI's metrics by name are none of the simulator's: their values are not known, and why is said. */
+static int name_extra(const watched *w, const stitch__collect_options *options, stitch__facts *f)
+{
+    stitch__buf b;
+
+    stitch__buf_init(&b, w->r->ctx);
+    for (size_t i = 0; i < options->extra_count; i++) {
+        f->extra_names[i] = stitch__facts_text(f, options->extra[i]);
+        stitch__buf_printf(&b, "%s%s", i ? ", " : "not offered by this device: ", options->extra[i]);
+    }
+    f->extra_count = options->extra_count;
+    f->no_counters = stitch__facts_text(f, b.data);
+    int rc = b.failed ? stitch__err_nomem(w->r->ctx, w->err) : STITCH_OK;
+    stitch__buf_free(&b);
+    return rc;
+}
+
 /* What the simulator counts in one run. Findings are stage simulate's; here they are only taken out of the way. */
-static int profile_simulated(watched *w, stitch__facts *f)
+static int profile_simulated(watched *w, const stitch__collect_options *options, stitch__facts *f)
 {
     const stitch__driver *drv = w->r->dev->drv;
     stitch__sim_set_options_fn set;
@@ -114,6 +131,8 @@ static int profile_simulated(watched *w, stitch__facts *f)
         w->rc = stitch__err_nomem(w->r->ctx, w->err);
     if (!w->rc && !*w->code)
         w->rc = stitch__facts_sim(f, reports, w->r->executor->image, stitch_program_source(w->r->program), 1, w->err);
+    if (!w->rc && !*w->code)
+        w->rc = name_extra(w, options, f);
     release(reports);
     (void)set(&before);
     return w->rc;
@@ -142,7 +161,7 @@ int stitch__runner_profile(void *self, const stitch__scope *scope, const stitch_
     if (!rc)
         rc = stitch__runner_ready(r, run, code, why, err);
     if (!rc && !*code)
-        rc = r->dev->info.simulated ? profile_simulated(&w, f) : profile_on_device(&w, options, f);
+        rc = r->dev->info.simulated ? profile_simulated(&w, options, f) : profile_on_device(&w, options, f);
     if (rc || *code)
         stitch__facts_free(f);
     else

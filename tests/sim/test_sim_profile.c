@@ -110,6 +110,28 @@ TEST(never)
     }
 }
 
+/* Hardware counters by name are not known here, and that is said: here and in a worker. */
+TEST(metrics_by_name)
+{
+    static const char *const metrics[] = {"lts__t_sectors.sum", "sm__cycles_elapsed.max"};
+    stitch_verify_options o = STITCH_VERIFY_OPTIONS_INIT;
+
+    need_simulator();
+    o.metrics = metrics;
+    o.metric_count = STITCH__COUNT(metrics);
+    for (o.where = STITCH_VERIFY_HERE; o.where <= STITCH_VERIFY_WORKER; o.where++) {
+        stitch_task *t = make_task(head, TURN("double"), plan, NULL);
+        stitch_report *r = verify(t, TURN("float"), plan, &o);
+        CHECK_STR(json_string_value(report_at(r, "profile.facts.extra_names.1")), metrics[1]);
+        CHECK(json_is_null(report_at(r, "profile.facts.kernels.0.extra.0")));
+        CHECK_INT(json_array_size(report_at(r, "profile.facts.kernels.0.extra")), 2);
+        CHECK_STR(json_string_value(report_at(r, "profile.facts.no_counters")),
+                  "not offered by this device: lts__t_sectors.sum, sm__cycles_elapsed.max");
+        stitch_report_free(r);
+        stitch_task_free(t);
+    }
+}
+
 /* Others on "this GPU" are nothing to speak of where there is none, wherever a lock might lie. */
 TEST(nobody_is_locked_out)
 {
@@ -176,8 +198,9 @@ TEST(feedback_keeps_its_budget)
 }
 
 static const check_test tests[] = {
-    RUN(in_this_process),      RUN(in_a_worker),     RUN(never),
-    RUN(nobody_is_locked_out), RUN(after_a_failure), RUN(feedback_keeps_its_budget),
+    RUN(in_this_process),           RUN(in_a_worker),          RUN(never),
+    RUN(metrics_by_name),           RUN(nobody_is_locked_out), RUN(after_a_failure),
+    RUN(feedback_keeps_its_budget),
 };
 
 int main(int argc, char **argv)
