@@ -5,7 +5,12 @@
  */
 #include "profile/profile.h"
 
-enum { HOST = 1, DEVICES = 100 /* + ordinal */, LANES = 32, SYNC_TRACK = 0 };
+enum {
+    HOST = 1,
+    DEVICES = 100, /* + ordinal */
+    LANES = 512,   /* more than a device runs at once, or a host has threads that wait; beyond, slices do overlap */
+    SYNC_TRACK = 0,
+};
 
 typedef struct track {
     uint32_t process;

@@ -478,6 +478,59 @@ TEST(perfetto_json)
     stitch__buf_free(&out);
 }
 
+static int by_track(const void *pa, const void *pb)
+{
+    const double *one = pa, *other = pb;
+    for (int i = 0; i < 3; i++) {
+        if (one[i] != other[i])
+            return one[i] < other[i] ? -1 : 1;
+    }
+    return 0;
+}
+
+/* Slices of a track that overlap are not drawn, or in the wrong place: branches of a graph, threads that wait. */
+TEST(perfetto_slices_do_not_overlap)
+{
+    enum { MANY = 400 };
+    static double slices[3 * MANY + 200][4]; /* process, track, start, end */
+    json_t *root = NULL, *e;
+    stitch__buf out;
+    size_t i, count = 0;
+
+    start();
+    srand(7);
+    for (int k = 0; k < MANY; k++) {
+        int64_t at = rand() % 20000;
+        kernel("k", at, at + rand() % 3000)->stream = (uint32_t)(k % 2);
+        add(STITCH_TRACE_SYNC, "stream", at, at + rand() % 3000)->thread = (uint32_t)k;
+        add(STITCH_TRACE_DRIVER, "cuLaunchKernel", at, at + rand() % 90)->thread = (uint32_t)(k % 3);
+    }
+    for (int k = 0; k < 130; k++) /* as many as run at once */
+        kernel("branch", 30000, 40000)->stream = 9;
+    analyse();
+    stitch__buf_init(&out, NULL);
+    CHECK_INT(stitch__trace_write_json(&t, &out), STITCH_OK);
+    CHECK_OK(stitch__json_parse(NULL, out.data, out.len, 0, "trace", &root, &err));
+    json_array_foreach(json_object_get(root, "traceEvents"), i, e)
+    {
+        double ts = json_number_value(json_object_get(e, "ts"));
+        if (strcmp(json_string_value(json_object_get(e, "ph")), "X") != 0)
+            continue;
+        CHECK(count < STITCH__COUNT(slices));
+        slices[count][0] = json_number_value(json_object_get(e, "pid"));
+        slices[count][1] = json_number_value(json_object_get(e, "tid"));
+        slices[count][2] = ts;
+        slices[count++][3] = ts + json_number_value(json_object_get(e, "dur"));
+    }
+    CHECK(count > 3 * MANY / 2);
+    qsort(slices, count, sizeof(*slices), by_track);
+    for (i = 1; i < count; i++)
+        if (slices[i][0] == slices[i - 1][0] && slices[i][1] == slices[i - 1][1])
+            CHECK(slices[i][2] > slices[i - 1][3] - 1e-6);
+    json_decref(root);
+    stitch__buf_free(&out);
+}
+
 TEST(limit_of_records)
 {
     start();
@@ -581,5 +634,5 @@ TEST(steps_with_products)
 TEST_MAIN(RUN(nothing), RUN(unions), RUN(many_random_unions_match_a_raster), RUN(causes_of_idle_time),
           RUN(idle_time_after_launches), RUN(queries_join), RUN(launch_bound_chain), RUN(copies_dominate),
           RUN(kernel_table), RUN(occupancy), RUN(names), RUN(hostile_names_are_harmless), RUN(text_keeps_its_budget),
-          RUN(perfetto_json), RUN(limit_of_records), RUN(steps_by_order), RUN(steps_that_do_not_fit),
-          RUN(steps_out_of_order_go_by_name), RUN(steps_with_products))
+          RUN(perfetto_json), RUN(perfetto_slices_do_not_overlap), RUN(limit_of_records), RUN(steps_by_order),
+          RUN(steps_that_do_not_fit), RUN(steps_out_of_order_go_by_name), RUN(steps_with_products))
