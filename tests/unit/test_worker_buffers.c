@@ -149,5 +149,25 @@ TEST(what_one_that_idles_has)
     CHECK(b.memory.ptr == AT);
 }
 
+/* What one side writes in a set must not be what the other one finds in the same set. */
+TEST(never_the_same_place_at_the_same_time)
+{
+    CUdeviceptr ours[2][3] = {{0, 10, 20}, {0, 11, 21}}, theirs[2][3] = {{0, 11, 21}, {0, 10, 20}};
+    stitch__worker w = worker(PID, NULL), other = worker(PID + 1, NULL);
+
+    w.count = other.count = 3;
+    for (int set = 0; set < 2; set++) {
+        w.places[set] = ours[set];
+        other.places[set] = theirs[set];
+    }
+    CHECK(stitch__worker_apart(&w, &other)); /* crosswise; 0 is no place */
+    theirs[1][2] = 21;
+    CHECK(!stitch__worker_apart(&w, &other));
+    other.places[1] = NULL;
+    CHECK(stitch__worker_apart(&w, &other));
+    theirs[0][1] = 10;
+    CHECK(!stitch__worker_apart(&w, &other));
+}
+
 TEST_MAIN(RUN(what_is_lent_is_kept), RUN(a_worker_that_is_lost_borrows_nothing), RUN(there_is_nothing_to_borrow),
-          RUN(whether_it_is_still_there), RUN(what_one_that_idles_has))
+          RUN(whether_it_is_still_there), RUN(never_the_same_place_at_the_same_time), RUN(what_one_that_idles_has))
