@@ -167,6 +167,9 @@ static struct {
     size_t nodes;              /* of a graph that is launched besides */
     size_t grids;              /* every second launch of alpha has another grid */
     bool whole;                /* it cannot be paused */
+    int traced;                /* runs */
+    uint64_t beta_ns[8];       /* what beta takes in each of those; 0: 4 us */
+    int64_t slow_ms;           /* what the first of them takes the host */
     size_t pauses, after;      /* made, and where the last was */
     stitch_cancel *cancel;
     /* Of a region of the host's: while one of these is taken, the device is busy from then on. */
@@ -185,8 +188,10 @@ static int work_before(void *userdata)
 
 static void record_run(uint32_t alphas)
 {
-    uint64_t start = fc->now += 1000;
-    fake_cupti_add_kernel("beta", start, start + 4000, alphas + 1);
+    uint64_t start = fc->now += 1000, takes = work.traced < 8 ? work.beta_ns[work.traced] : 0;
+    if (!work.traced++)
+        stitch__sleep_ms(work.slow_ms);
+    fake_cupti_add_kernel("beta", start, start + (takes ? takes : 4000), alphas + 1);
     for (uint32_t i = 0; i < alphas; i++) {
         stitch__cupti_kernel k = fake_cupti_kernel("alpha", start + 5000 + 3000 * i, start + 7000 + 3000 * i, i + 1);
         k.grid[0] += work.grids && i % 2;
@@ -382,6 +387,27 @@ TEST(everything)
     CHECK_STR(alpha->lines[0].text, "second");
     CHECK_STR(alpha->lines[0].reasons[0].name, "long_scoreboard");
     check_quiet("everything");
+}
+
+/* Of three runs the one in the middle, whenever it comes; one that is not counted is before them. */
+TEST(the_run_in_the_middle)
+{
+    static const uint64_t times[3][3] = {{4900, 4100, 4500}, {4500, 4900, 4100}, {4100, 4500, 4900}};
+    for (size_t i = 0; i < STITCH__COUNT(times); i++) {
+        begin_fresh();
+        work.beta_ns[0] = 3000;
+        memcpy(&work.beta_ns[1], times[i], sizeof(times[i]));
+        CHECK_OK(collect(STITCH__PART_TIMELINE));
+        CHECK_INT(work.traced, 4);
+        CHECK_NEAR(kernel("beta")->time_us, 4.5, 1e-9);
+    }
+    begin_fresh();
+    work.slow_ms = 1050; /* more than a second: one has to do */
+    work.beta_ns[1] = 4700;
+    CHECK_OK(collect(STITCH__PART_TIMELINE));
+    CHECK_INT(work.traced, 2);
+    CHECK_NEAR(kernel("beta")->time_us, 4.7, 1e-9);
+    check_quiet("the run in the middle");
 }
 
 /* A launch's counters go to the step that launched it, not to whatever has its name. */
@@ -930,6 +956,7 @@ TEST(a_trace_of_an_older_caller)
 
 static const check_test tests[] = {
     RUN(everything),
+    RUN(the_run_in_the_middle),
     RUN(one_name_in_two_steps),
     RUN(counted_runs_are_plain_and_repeated),
     RUN(what_was_not_asked_for),

@@ -75,7 +75,7 @@ static int begin(void)
 static void add_work(void)
 {
     stitch__cupti_memcpy c = {.kind = STITCH__CUPTI_KIND_MEMCPY, .copy_kind = 1, .src_kind = 1, .bytes = 4096};
-    stitch__cupti_memcpy_peer p = {.kind = STITCH__CUPTI_KIND_MEMCPY2, .copy_kind = 10, .bytes = 8192};
+    stitch__cupti_memcpy_peer p = {.kind = STITCH__CUPTI_KIND_MEMCPY2, .copy_kind = 10, .dst_kind = 1, .bytes = 8192};
     stitch__cupti_memset m = {.kind = STITCH__CUPTI_KIND_MEMSET, .bytes = 64, .graph_node = 9, .graph = 3};
     stitch__cupti_sync s = {STITCH__CUPTI_KIND_SYNCHRONIZATION, 3, 1009000, 1010000, 4, 1, 7, 0};
     c.start = 1003000;
@@ -188,7 +188,12 @@ TEST(records_and_results)
     CHECK_STR(k.name, "axpy");
     CHECK_INT(stitch_trace_kernel_get(trace, 1, &k), STITCH_E_NOT_FOUND);
     CHECK_INT(stitch_trace_copy_count(trace), 3);
-    CHECK_INT(stitch_trace_copy_get(trace, 0, &c), STITCH_OK);
+    uint64_t pageable = 0;
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_INT(stitch_trace_copy_get(trace, i, &c), STITCH_OK);
+        pageable += c.pageable;
+    }
+    CHECK_INT(pageable, 2); /* of one the source, of the other where it goes */
     CHECK_INT(stitch_trace_gap_count(trace), 1);
     CHECK_INT(stitch_trace_gap_get(trace, 0, &g), STITCH_OK);
     CHECK_STR(g.after, "fill");

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "descriptors.h"
 #include "worker/protocol.h"
 
 static stitch_error *err;
@@ -531,9 +532,8 @@ TEST(messages_and_descriptors)
 
 TEST(descriptors_for_the_verifier_are_dropped)
 {
-    int op, fd, before = dup(0);
+    int op, fd, before = count_descriptors();
 
-    close(before);
     connect_both();
     asker.sequence = 1;
     server.sequence = 1;
@@ -542,9 +542,54 @@ TEST(descriptors_for_the_verifier_are_dropped)
     close(fd);
     CHECK_OK(stitch__channel_receive(&asker, NULL, &op, NULL, "testing", &err));
     close_both();
-    int after = dup(0);
-    close(after);
-    CHECK_INT(after, before);
+    CHECK_INT(count_descriptors(), before);
+}
+
+/* A message of the asker's, with more descriptors than one may bring. */
+static void send_many(const int *fds, size_t count)
+{
+    union {
+        char bytes[CMSG_SPACE(4 * sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    uint8_t message[STITCH__FRAME_BYTES];
+    int pair[2], real = asker.fd;
+    struct iovec part = {message, sizeof(message)};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes};
+
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    asker.fd = pair[0];
+    send_text(&asker, STITCH__OP_WORKER_PING, "", -1);
+    asker.fd = real;
+    CHECK_INT(recv(pair[1], message, sizeof(message), 0), sizeof(message));
+    m.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    struct cmsghdr *head = CMSG_FIRSTHDR(&m);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(head), fds, count * sizeof(int));
+    CHECK_INT(sendmsg(real, &m, 0), sizeof(message));
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* One is kept, the others are closed: a worker's table of descriptors is not filled by whoever writes to it. */
+TEST(more_descriptors_than_one)
+{
+    int op, memory, fds[4], before = count_descriptors();
+
+    connect_both();
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(stitch__memory_make(NULL, "test", 10, &fds[i], &err));
+    send_many(fds, 4);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    CHECK_OK(stitch__channel_receive(&server, NULL, &op, &memory, "testing", &err));
+    CHECK_INT(op, STITCH__OP_WORKER_PING);
+    CHECK(memory >= 0);
+    close(memory);
+    close_both();
+    CHECK_INT(count_descriptors(), before);
 }
 
 static void refuse_message(int code, const char *part)
@@ -706,5 +751,6 @@ TEST_MAIN(RUN(hmac_of_rfc_4231), RUN(numbers_and_texts), RUN(texts_from_stranger
           RUN(requests_arrive_as_sent), RUN(requests_out_of_range), RUN(replies_arrive_as_sent),
           RUN(failures_arrive_as_sent), RUN(replies_out_of_range), RUN(tasks_arrive_as_sent),
           RUN(room_for_kept_outputs), RUN(messages_and_descriptors), RUN(descriptors_for_the_verifier_are_dropped),
-          RUN(forged_messages), RUN(every_changed_bit_is_noticed), RUN(sending_to_somebody_who_does_not_read),
-          RUN(memory_files_keep_their_size), RUN(environment_has_no_secrets))
+          RUN(more_descriptors_than_one), RUN(forged_messages), RUN(every_changed_bit_is_noticed),
+          RUN(sending_to_somebody_who_does_not_read), RUN(memory_files_keep_their_size),
+          RUN(environment_has_no_secrets))
