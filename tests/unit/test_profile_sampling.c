@@ -8,6 +8,7 @@
 #include "cupti_sampling_layout.h"
 #include "fake_cupti.h"
 #include "line_table.h"
+#include "profile/exclusive.h"
 #include "profile/hits.h"
 #include "profile/sampling.h"
 
@@ -804,6 +805,18 @@ TEST(a_hundred_sessions_leak_nothing)
     check_quiet();
 }
 
+/* The last one, for it is remembered for the whole process: names would be those of other kernels from then on. */
+TEST(after_a_graph_was_traced)
+{
+    begin_fresh();
+    stitch__exclusive_note_graph();
+    CHECK_ERR(open_sampling(), STITCH_E_UNSUPPORTED, "graphs were traced");
+    CHECK(!sampling);
+    CHECK_INT(fake_cupti_state.calls[FAKE_PcsEnable], 0);
+    CHECK_OK(stitch__exclusive_claim(ctx, "a test", &err)); /* nothing is held */
+    stitch__exclusive_release();
+}
+
 static const check_test tests[] = {RUN(lines_and_reasons),
                                    RUN(names_of_others),
                                    RUN(nothing_is_sampled),
@@ -817,7 +830,8 @@ static const check_test tests[] = {RUN(lines_and_reasons),
                                    RUN(closed_while_it_runs),
                                    RUN(the_device_fails),
                                    RUN(no_memory),
-                                   RUN(a_hundred_sessions_leak_nothing)};
+                                   RUN(a_hundred_sessions_leak_nothing),
+                                   RUN(after_a_graph_was_traced)};
 
 int main(int argc, char **argv)
 {
