@@ -93,6 +93,25 @@ TEST(all_of_a_page_in_front)
     stitch__mem_free(dev, x);
 }
 
+/* For the next program: what the last one left in it and around it is gone. */
+TEST(a_buffer_that_serves_again)
+{
+    unsigned char bytes[1000], nothing[1000] = {0};
+    need_guards();
+    CUdeviceptr x = take(sizeof(bytes), "x");
+    CHECK_INT(dev->drv->MemsetD8Async(x, 0x33, sizeof(bytes), NULL), CUDA_SUCCESS);
+    write_byte(x + sizeof(bytes));
+    write_byte(x - 1);
+    CHECK_OK(stitch__guards_renew(dev, x, "y", &err));
+    CHECK_STR(look(), "");
+    CHECK_INT(dev->drv->MemcpyDtoH(bytes, x, sizeof(bytes)), CUDA_SUCCESS);
+    CHECK(memcmp(bytes, nothing, sizeof(bytes)) == 0);
+    write_byte(x + sizeof(bytes));
+    CHECK_HAS(look(), "y: 1 bytes behind it were written");
+    CHECK_ERR(stitch__guards_renew(dev, x + 256, "z", &err), STITCH_E_INTERNAL, "z is not guarded");
+    stitch__mem_free(dev, x);
+}
+
 TEST(memory_is_given_back)
 {
     size_t free_before = 0, free_after = 0, total = 0;
@@ -120,5 +139,5 @@ TEST(too_much)
     CHECK_STR(look(), "");
 }
 
-TEST_MAIN(RUN(inside_is_fine), RUN(writes_around_a_buffer), RUN(all_of_a_page_in_front), RUN(memory_is_given_back),
-          RUN(too_much))
+TEST_MAIN(RUN(inside_is_fine), RUN(writes_around_a_buffer), RUN(all_of_a_page_in_front),
+          RUN(a_buffer_that_serves_again), RUN(memory_is_given_back), RUN(too_much))
