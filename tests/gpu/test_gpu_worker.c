@@ -616,12 +616,33 @@ TEST(killed_at_any_point)
 
 /* ---- confinement ------------------------------------------------------------------------------------------------- */
 
+/* rlimits everywhere: as docs/worker.md says, or less where this process has less. */
+static void expected_limits(char *out, size_t size)
+{
+    static const struct {
+        const char *name;
+        int which;
+        rlim_t most;
+    } all[] = {{"core", RLIMIT_CORE, 0}, {"files", RLIMIT_FSIZE, 1 << 30}, {"descriptors", RLIMIT_NOFILE, 4096}};
+    int nice = getpriority(PRIO_PROCESS, 0) + 5;
+    size_t at = 0;
+
+    for (size_t i = 0; i < STITCH__COUNT(all); i++) {
+        struct rlimit own;
+        CHECK_INT(getrlimit(all[i].which, &own), 0);
+        at += (size_t)snprintf(out + at, size - at, "%s %lld, ", all[i].name,
+                               (long long)(own.rlim_max < all[i].most ? own.rlim_max : all[i].most));
+    }
+    snprintf(out + at, size - at, "capabilities none, new ones never, dumpable 0, nice %d, session its own",
+             nice < 19 ? nice : 19);
+}
+
 static void ask(stitch__worker *w, const char *question, const char *want)
 {
     stitch__scope scope = scope_of(30000);
     char *answer = NULL;
     CHECK_OK(stitch__worker_probe(w, &scope, question, &answer, &err));
-    printf("# %.60s: %.60s\n", question, answer);
+    printf("# %.60s: %.200s\n", question, answer);
     CHECK_STR(answer, want);
     stitch_free(answer);
 }
@@ -636,6 +657,9 @@ TEST(confined)
     CHECK_OK(stitch__worker_acquire(ctx, &scope, &(stitch__worker_options){.executable = test_worker()}, &w, &err));
     const char *sandbox = stitch__worker_sandbox(w);
     printf("# %s\n", sandbox);
+    CHECK_HAS(sandbox, "no privileges, rlimits");
+    expected_limits(question, sizeof(question));
+    ask(w, "limits", question);
     if (strstr(sandbox, "landlock ") && !strstr(sandbox, "no landlock")) {
         ask(w, "write /tmp/stitch-worker-was-here", "refused");
         ask(w, "write /dev/shm/stitch-worker-was-here", "refused");
@@ -658,6 +682,9 @@ TEST(confined)
     }
     if (strstr(sandbox, "seccomp") && !strstr(sandbox, "no seccomp")) {
         ask(w, "socket", "refused");
+        ask(w, "dump", "refused");
+        ask(w, "type", "refused");
+        ask(w, "clone3", "failed: Function not implemented"); /* libc then takes another one, which is looked at */
         ask(w, "fork", "refused");
         ask(w, "exec", "refused");
         ask(w, "madvise 100", "refused"); /* MADV_HWPOISON, MADV_SOFT_OFFLINE, MADV_DONTNEED */

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #include <sys/ioctl.h>
 #include <sys/ipc.h>
 #include <sys/msg.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
@@ -157,6 +160,32 @@ static void put_descriptors(stitch__buf *answer)
             stitch__buf_printf(answer, "%d ", fd);
 }
 
+static void put_limit(stitch__buf *answer, const char *name, int which)
+{
+    struct rlimit now = {0, 0};
+
+    (void)getrlimit(which, &now);
+    stitch__buf_printf(answer, "%s %lld%s, ", name, (long long)now.rlim_max,
+                       now.rlim_cur == now.rlim_max ? "" : " (less)");
+}
+
+/* What the process has given up that no single call would show. */
+static void put_limits(stitch__buf *answer)
+{
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct held[2] = {{0}};
+    bool known = syscall(SYS_capget, &head, held) == 0;
+
+    put_limit(answer, "core", RLIMIT_CORE);
+    put_limit(answer, "files", RLIMIT_FSIZE);
+    put_limit(answer, "descriptors", RLIMIT_NOFILE);
+    stitch__buf_printf(
+        answer, "capabilities %s, new ones %s, dumpable %d, nice %d, session %s",
+        known && !(held[0].effective | held[0].permitted | held[1].effective | held[1].permitted) ? "none" : "some",
+        prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? "never" : "possible", prctl(PR_GET_DUMPABLE),
+        getpriority(PRIO_PROCESS, 0), getsid(0) == getpid() ? "its own" : "another's");
+}
+
 static void probe(const char *question, stitch__buf *answer)
 {
     const char *argument = strchr(question, ' ');
@@ -176,6 +205,14 @@ static void probe(const char *question, stitch__buf *answer)
         put_result(answer, try_ipc(argument));
     else if (strncmp(question, "attach ", 7) == 0) /* memory that somebody else has made */
         put_result(answer, shmat(atoi(argument), NULL, SHM_RDONLY) != (void *)-1);
+    else if (strcmp(question, "limits") == 0)
+        put_limits(answer);
+    else if (strcmp(question, "dump") == 0)
+        put_result(answer, prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
+    else if (strcmp(question, "type") == 0) /* a character into a terminal; 2: there is none */
+        put_result(answer, ioctl(2, TIOCSTI, "x") == 0);
+    else if (strcmp(question, "clone3") == 0)
+        put_result(answer, syscall(435, NULL, 0) > 0);
     else if (strcmp(question, "fork") == 0)
         put_result(answer, try_fork());
     else if (strcmp(question, "exec") == 0)
