@@ -126,6 +126,8 @@ static int profile_program(cli *c, stitch_task *task, stitch_program *program)
         code = write_files(c, task, program, report);
     } else if (s.failed_stage != STITCH_STAGE_NONE) {
         fputs(stitch_report_text(report), stderr); /* what is wrong is not worth a profile */
+        if (c->o.json)
+            cli_emit(c, json_loads(stitch_report_json(report), 0, NULL));
         code = s.status == STITCH_E_FAULT && !s.isolated ? EXIT_ENVIRONMENT : EXIT_NOT_CORRECT;
     } else {
         stitch_report_stage(report, STITCH_STAGE_PROFILE, NULL, NULL, &why);

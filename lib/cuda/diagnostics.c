@@ -105,6 +105,8 @@ static char *copy_clean(parser *p, span s)
     s = trim(s);
     bool host = has(s, "is considered a host", NULL);
     stitch__buf_puts_clean(&b, s.at, without_wrong_advice(s).len, 2000);
+    if (host && b.len && b.data[b.len - 1] == '.')
+        stitch__buf_truncate(&b, b.len - 1);
     if (host)
         stitch__buf_puts(&b, ". Write __device__ (or __constant__, __shared__) in front of it");
     for (size_t i = 0; i < b.len; i++) {

@@ -279,6 +279,8 @@ def profiles():
     put("wrong.cu", 'extern "C" __global__ void scale(const float *x, float *y, int n)\n{\n    y[threadIdx.x + 128 * blockIdx.x] = 3;\n}\n')
     done = run("profile", task, *[a.replace("s.cu", "wrong.cu") for a in program])
     check("a wrong program has no profile", done.returncode == 1 and "FAILED" in done.stderr and not done.stdout, done)
+    done = run("profile", task, *[a.replace("s.cu", "wrong.cu") for a in program], "--json")
+    check("as JSON it has its report", done.returncode == 1 and json.loads(done.stdout)["summary"]["failed_stage"] == "correct", done)
 
 
 def interrupts():

@@ -193,7 +193,7 @@ TEST(errors_have_lines)
                  bad_args, 1, 2, "\"N is too small\"; detected during instantiation");
     expect_error(ctx, "__device__ float f(float x) { return x; }\n__global__ void k(float *x) { x[0] = f(x[1]); }",
                  no_kernel, 1, 0, "a kernel \"f\", which is no __global__ function");
-    expect_error(ctx, "float host(float x) { return x; }\n", NULL, 0, 1, "Write __device__");
+    expect_error(ctx, "float host(float x) { return x; }\n", NULL, 0, 1, "not allowed in JIT mode. Write __device__");
     expect_error(
         ctx,
         "__global__ void k(float *x) { __shared__ float s[100000]; s[threadIdx.x] = 1; __syncthreads(); x[0] = s[3]; }",
