@@ -175,7 +175,7 @@ int stitch_profile_task(stitch_context *ctx, stitch_task *task, const stitch_pro
     stitch__collect_options what;
     subject s = {.ctx = ctx, .task = task};
     stitch__gpu_lock lock = STITCH__GPU_LOCK_INIT;
-    char *unlocked = NULL; /* why there was no lock: then it goes without */
+    char *unlocked = NULL; /* why there was no lock */
     stitch__scope scope;
     int rc;
 
@@ -200,6 +200,9 @@ int stitch_profile_task(stitch_context *ctx, stitch_task *task, const stitch_pro
     scope = stitch__scope_make(ctx, o.cancel, o.timeout_ms);
     s.scope = &scope;
     rc = stitch__gpu_lock_take(s.dev, &scope, true, &lock, &unlocked, err);
+    if (!rc && unlocked)
+        stitch__log(ctx, STITCH_LOG_WARN, "while a task was profiled, others on this GPU were not kept away: %s",
+                    unlocked);
     if (!rc)
         rc = profile_subject(&s, &what, out, err);
     s.abandoned = (rc == STITCH_E_TIMEOUT || rc == STITCH_E_CANCELLED) && !stitch__context_rests(s.dev);

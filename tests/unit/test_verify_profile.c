@@ -321,7 +321,15 @@ TEST(host_memory_runs_out)
     free_metered(own, t);
 }
 
-/* Where no lock can be had the report says so of the profile, too. */
+static char logged[2000];
+
+static void keep_log(int level, const char *message, void *userdata)
+{
+    size_t len = strlen(logged);
+    snprintf(logged + len, sizeof(logged) - len, "%s\n", message);
+}
+
+/* Where no lock can be had the report says so of the profile, too; where there is no report, the log. */
 TEST(nobody_is_kept_away)
 {
     stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
@@ -334,12 +342,23 @@ TEST(nobody_is_kept_away)
     options.device = "cuda:0";
     options.get_proc = fake_get_proc;
     options.cache_dir = "";
+    options.log = keep_log;
+    options.log_level = STITCH_LOG_WARN;
     CHECK_OK(stitch_context_new(&own, &options, &err));
     ctx = with_cupti(own);
     CHECK_INT(unsetenv("XDG_RUNTIME_DIR"), 0);
     CHECK_INT(verify(profiled()).failed_stage, STITCH_STAGE_NONE);
     CHECK_HAS(got.text, "note: other verifications on this GPU were not kept away");
     CHECK_HAS(got.text, "while it was profiled, other verifications on this GPU were not kept away");
+    stitch_profile_options o = STITCH_PROFILE_OPTIONS_INIT;
+    stitch_task *t = task_with_baseline(ctx);
+    stitch_profile *p = NULL;
+    o.profile = STITCH_PROFILE_TIMELINE;
+    CHECK(!strstr(logged, "kept away"));
+    CHECK_OK(stitch_profile_task(ctx, t, &o, &p, &err));
+    CHECK_HAS(logged, "others on this GPU were not kept away: neither $XDG_RUNTIME_DIR");
+    stitch_profile_free(p);
+    stitch_task_free(t);
     ctx = shared;
     stitch_context_free(own);
     if (before)
