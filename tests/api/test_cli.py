@@ -5,6 +5,7 @@ usage: test_cli.py STITCH EXAMPLES-FOLDER
 """
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -215,6 +216,22 @@ def places():
     done = run(*args, "--where", "here")
     check("verify --where here needs none", done.returncode == 0, done)
     del os.environ["STITCH_WORKER"]
+    beside = os.path.join(os.path.dirname(os.path.abspath(STITCH)), os.pardir, "lib")
+    names = ["libstitch.so.0", "stitch-worker"]
+    if all(os.path.exists(os.path.join(beside, name)) for name in names):
+        copies = os.path.join(FOLDER, "copies")
+        os.mkdir(copies)
+        for name in names:
+            shutil.copy(os.path.join(beside, name), copies)
+        before = os.environ.get("LD_LIBRARY_PATH")
+        os.environ["LD_LIBRARY_PATH"] = copies + (":" + before if before else "")
+        for mode, code, words in ((0o755, 0, "in a worker"), (0o777, 2, "no stitch-worker near the library")):
+            os.chmod(copies, mode)
+            done = run(*args, "--where", "worker")
+            check(f"a worker in a folder of mode {mode:o}", done.returncode == code and words in done.stdout + done.stderr, done)
+        del os.environ["LD_LIBRARY_PATH"]
+        if before:
+            os.environ["LD_LIBRARY_PATH"] = before
 
 
 def repeats():
