@@ -178,7 +178,7 @@ def gpu_like(data):
         report, failed = attempt["report"], i in (0, 1, 5, 9)
         attempt.update(action="optimise" if i > 2 else "repair_compile" if i else "draft", base=max(-1, i - 1), plan=i // 6, tokens=5000 + 917 * i)
         attempt["source"] = attempt["source"].replace("2 *", f"{i} *") + "\n" * (i % 3) + "".join(f"// line {k}\n" for k in range(i, 60, 1 + i % 3))
-        report["environment"].update(device="NVIDIA H200", simulated=False, program_ran="in a worker (no privileges, rlimits, landlock 7, seccomp)")
+        report["environment"].update(device="NVIDIA H200", simulated=False, driver_release="580.159.03", cublaslt="13.1.0", program_ran="in a worker (no privileges, rlimits, landlock 7, seccomp)")
         report["profile"] = gpu_profile(name)
         if failed:
             report["summary"].update(failed_stage="compile" if i < 2 else "correct", correct=False)
@@ -334,7 +334,7 @@ def main():
         if browser:
             check_drawn(browser, "run", os.path.join(FOLDER, "run.html"), ["Attempts", "failed in ", "simulated", "memory-bound", "Lines"], {"svg": 2, "circle": 2})
             check_drawn(browser, "profile", os.path.join(FOLDER, "profile.html"), ["The program", "Kernels"], {"svg": 1})
-            check_drawn(browser, "gpu", os.path.join(FOLDER, "gpu.html"), ["95 % interval", "uncoalesced", "long_scoreboard", "stream 7", "host"],
+            check_drawn(browser, "gpu", os.path.join(FOLDER, "gpu.html"), ["95 % interval", "CUDA driver 13.0 (580.159.03), NVRTC", "cuBLASLt 13.1.0", "uncoalesced", "long_scoreboard", "stream 7", "host"],
                         {"svg": 3, "rect": 7, "circle": 10})
             check_diff(browser, Page(text).scripts[1])
             check_room(browser, text, gpu_like(data))

@@ -65,7 +65,12 @@ function head(data) {
           env.arch || data.arch ? ` (${env.arch || data.arch}${env.simulated ? ", simulated" : ""})` : ""
         ]
       ],
-      ["Software", env.library && `libstitch ${env.library}, CUDA driver ${env.driver}, NVRTC ${env.nvrtc}`],
+      [
+        "Software",
+        env.library &&
+            `libstitch ${env.library}, CUDA driver ${env.driver}${env.driver_release ? ` (${env.driver_release})` : ""}, NVRTC ${env.nvrtc}${
+                env.cublaslt ? `, cuBLASLt ${env.cublaslt}` : ""}`
+      ],
       ["Programs ran", env.program_ran], ["Outputs came", env.outputs], ["Dims", dims && dims + (task.reduced_dims ? " (reduced)" : "")],
       [
         "Precision",
