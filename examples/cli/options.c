@@ -442,6 +442,8 @@ static int check_inputs(const cli_options *o)
         return usage(o->command, "give one of PROGRAM, --reply, or --source with --plan", NULL);
     if (is(o, "profile") && !given && o->trace)
         return usage(o->command, "--trace needs a program", NULL);
+    if (o->html && ((o->trace && strcmp(o->html, o->trace) == 0) || (o->out && strcmp(o->html, o->out) == 0)))
+        return usage(o->command, "two of the files to write have one name", o->html);
     if ((o->set_count || o->tolerance > 0 || o->precision || o->cast) && !cli_needs_python(o))
         return usage(o->command, "--set, --tolerance, --precision and --cast are for a task in a Python file", NULL);
     return 0;

@@ -58,7 +58,9 @@ def usage():
                              (["verify", "--task", TASK, "--where", "elsewhere", "x.stitch"], 2, "not a valid value"), (["verify", "--where"], 2, "where"),
                              (["run", "--task", TASK, "--model", "x", "--where", ""], 2, "not a valid value"), (["help", "verify"], 0, "--where"), (["profile"], 2, "TASK is needed"), (["help", "profile"], 0, "--metrics"),
                              (["profile", TASK, "a", "b"], 2, "unexpected"), (["profile", TASK, "--source", SOURCE], 2, "--plan"),
-                             (["profile", TASK, "--trace", "x.json"], 2, "--trace needs a program"), (["profile", TASK, "x", "--metrics", "a,,b," * 40], 2, "not a valid value: 'a,,b,a,,b,"), (["profile", TASK, "x", "--metrics", ","], 2, "--metrics: not a valid value: ','"),
+                             (["profile", TASK, "--trace", "x.json"], 2, "--trace needs a program"),
+                             (["profile", TASK, "x", "--trace", "x.json", "--html", "x.json"], 2, "two of the files to write have one name: x.json"),
+                             (["run", "--task", TASK, "--model", "replay:x", "--out", "x", "--html", "x"], 2, "two of the files to write have one name: x"), (["profile", TASK, "x", "--metrics", "a,,b," * 40], 2, "not a valid value: 'a,,b,a,,b,"), (["profile", TASK, "x", "--metrics", ","], 2, "--metrics: not a valid value: ','"),
                              (["profile", TASK, "x", "--metrics", ",".join("m%d" % i for i in range(65))], 2, "not a valid value")):
         done = run(*args)
         check("usage: stitch " + " ".join(os.path.basename(a) for a in args), done.returncode == code and word in done.stdout + done.stderr,
