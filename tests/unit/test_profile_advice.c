@@ -400,6 +400,31 @@ TEST(mixed_run)
     release(f, &a);
 }
 
+static bool advised(const stitch__advices *a, const char *rule)
+{
+    for (size_t i = 0; i < a->count; i++)
+        if (strcmp(a->list[i].rule, rule) == 0)
+            return true;
+    return false;
+}
+
+/* Less than half a per cent of the run is not worth a reader's time, whoever's it is. */
+TEST(gains_of_next_to_nothing)
+{
+    for (int worth = 0; worth < 2; worth++) {
+        stitch__facts *f = h200(NULL);
+        stitch__advices a;
+        timed_kernel(f, "large", 1000);
+        stitch__kernel_fact *k = timed_kernel(f, "small", worth ? 80 : 30); /* both above a kernel's own threshold */
+        k->block[0] = 57;
+        k->block[1] = k->block[2] = 1;
+        one_run(f);
+        advise(f, &a);
+        CHECK(advised(&a, "partial_warps") == (worth == 1));
+        release(f, &a);
+    }
+}
+
 TEST(nothing_was_observed)
 {
     stitch__facts *f = h200(NULL);
@@ -823,10 +848,11 @@ TEST(as_many_facts_as_there_can_be)
     stitch__facts_free(f);
 }
 
-TEST_MAIN(RUN(naive_matmul_with_all_counters), RUN(naive_matmul_with_few_counters_and_samples),
-          RUN(uncoalesced_transpose), RUN(bank_conflicted_transpose), RUN(tuned_product), RUN(tuned_copy),
-          RUN(classes_of_kernels), RUN(roofline_of_counts), RUN(chain_of_launches), RUN(copies_from_the_host),
-          RUN(waits_of_the_host), RUN(mixed_run), RUN(nothing_was_observed), RUN(many_kernels_of_next_to_nothing),
-          RUN(text_keeps_its_budget), RUN(long_lists_are_counted), RUN(json_has_all), RUN(advice_outlives_the_facts),
-          RUN(each_allocation_fails_once), RUN(each_allocation_fails_and_all_later_ones),
-          RUN(facts_without_sense_are_survived), RUN(as_many_facts_as_there_can_be))
+TEST_MAIN(RUN(naive_matmul_with_all_counters), RUN(gains_of_next_to_nothing),
+          RUN(naive_matmul_with_few_counters_and_samples), RUN(uncoalesced_transpose), RUN(bank_conflicted_transpose),
+          RUN(tuned_product), RUN(tuned_copy), RUN(classes_of_kernels), RUN(roofline_of_counts), RUN(chain_of_launches),
+          RUN(copies_from_the_host), RUN(waits_of_the_host), RUN(mixed_run), RUN(nothing_was_observed),
+          RUN(many_kernels_of_next_to_nothing), RUN(text_keeps_its_budget), RUN(long_lists_are_counted),
+          RUN(json_has_all), RUN(advice_outlives_the_facts), RUN(each_allocation_fails_once),
+          RUN(each_allocation_fails_and_all_later_ones), RUN(facts_without_sense_are_survived),
+          RUN(as_many_facts_as_there_can_be))
