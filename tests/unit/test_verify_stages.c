@@ -63,19 +63,35 @@ static void run_setup(void **params)
         ((float *)PTR(0))[3] += 1;
 }
 
+static int found_own; /* runs that found in their workspace what an earlier one had left there */
+
+static void run_keeper(void **params)
+{
+    float *x = PTR(0), *w = PTR(1), *y = PTR(2), *h = PTR(3);
+
+    calls++;
+    found_own += h[N - 1] == 12345;
+    for (int i = 0; i < N; i++) {
+        y[i] = x[i] * w[i];
+        h[i] = 12345;
+    }
+}
+
 static fake_kernel kernels[] = {
     VERIFY_KERNELS,
     {"oracle", 4, NULL, run_oracle, 100, 0},
     {"baseline", 4, NULL, run_baseline, 40, 0},
     {"candidate", 4, NULL, run_candidate, 10, 0},
     {"setup", 2, NULL, run_setup, 10, 0},
+    {"keeper", 5, NULL, run_keeper, 10, 0},
 };
 
 /* ---- fixture ----------------------------------------------------------------------------------------------------- */
 
 static void reset(void)
 {
-    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}, {8, 8, 8, 4}, {8, 8}};
+    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4},
+                                       {8, 8, 8, 4},        {8, 8},       {8, 8, 8, 8, 4}};
     reset_driver(kernels, sizes, STITCH__COUNT(kernels));
     behaviour = RIGHT;
     at_call = 0;
@@ -281,6 +297,27 @@ TEST(prepare_changes_a_weight)
     CHECK_INT(got.s.failed_stage, STITCH_STAGE_PREPARE);
     CHECK_HAS(got.message, "prepare changed weight w, which it may only read");
     CHECK_INT(calls, 0);
+}
+
+/* An answer that is kept in workspace is gone when the next run begins: in trials, checks, and while it is timed. */
+TEST(nothing_is_kept_in_workspace)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void keeper(const float *x, const float *w, float *y, float *h, int n) "
+        "{ int i = threadIdx.x; if (i < n) { y[i] = x[i] * w[i]; h[i] = 1; } }";
+    static const char plan[] =
+        "{\"stitch\":1,\"buffers\":{\"h\":{\"dtype\":\"f32\",\"shape\":[\"N\"]}},\"run\":[{\"kernel\":\"keeper\","
+        "\"grid\":[1],\"block\":[64],\"args\":[\"x\",\"w\",\"y\",\"h\",{\"i32\":\"N\"}]}]}";
+    stitch_verify_options o = few();
+
+    need_context();
+    found_own = 0;
+    o.warmup = 1;
+    get_verdict(&o, task_with_baseline(ctx), program(ctx, source, plan));
+    if (got.s.failed_stage)
+        FAIL("%s", got.text);
+    CHECK(got.s.timed && calls > 6 + 12);
+    CHECK_INT(found_own, 0);
 }
 
 TEST(wrong_when_timed)
@@ -837,12 +874,12 @@ TEST(device_memory_runs_out)
 
 TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(says_how_to_repeat_it), RUN(order_of_timed_runs),
           RUN(wrong_in_one_trial), RUN(parts_not_written), RUN(changes_what_it_may_only_read),
-          RUN(prepare_changes_a_weight), RUN(wrong_when_timed), RUN(not_the_same_bits), RUN(wrong_in_every_other_run),
-          RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little), RUN(hangs_for_good),
-          RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts),
-          RUN(options_out_of_range), RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up),
-          RUN(results_at_the_reduced_dims), RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size),
-          RUN(the_budget_at_the_reduced_dims), RUN(no_budget_at_the_reduced_dims),
-          RUN(no_callbacks_for_simulated_memory), RUN(host_memory_runs_out_while_simulating),
-          RUN(host_memory_runs_out_after_timing), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out),
-          RUN(nothing_is_left))
+          RUN(prepare_changes_a_weight), RUN(nothing_is_kept_in_workspace), RUN(wrong_when_timed),
+          RUN(not_the_same_bits), RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates),
+          RUN(outlives_the_deadline_a_little), RUN(hangs_for_good), RUN(cancelled_anywhere),
+          RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(options_out_of_range),
+          RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims),
+          RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims),
+          RUN(no_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory),
+          RUN(host_memory_runs_out_while_simulating), RUN(host_memory_runs_out_after_timing),
+          RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out), RUN(nothing_is_left))
