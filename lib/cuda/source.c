@@ -4,8 +4,9 @@
  * `#include "/proc/self/environ"` would put the environment, API keys included, into a compile log that goes to a
  * language model; and deep nesting overruns its stack, which ends the process.
  *
- * The scan knows comments, literals and spliced lines. Where it is in doubt it takes text for code, which at worst
- * refuses an odd comment.
+ * The scan knows comments, literals and spliced lines, but what is a directive it does not leave to that: whatever
+ * begins a line, or what follows a comment, is looked at as one, for the compiler may see the end of a literal
+ * elsewhere. At worst that refuses an odd comment.
  */
 #include <limits.h>
 #include <unistd.h>
@@ -20,7 +21,8 @@ typedef struct scanner {
     const char *at, *end;
     int line;
     int depth, run, elses, findings;
-    bool deep, long_run, many_elses;
+    bool deep, long_run, many_elses, timed, silent;
+    uint16_t pieces[2][8]; /* of __TIME__ and __DATE__: the ends of words that begin here */
     char *const *folders;
     stitch__diagnostics *out;
     int rc;
@@ -30,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static void refuse(scanner *s, const char 
 {
     char text[600];
     va_list ap;
-    if (s->rc || s->findings++ >= MAX_FINDINGS)
+    if (s->rc || s->silent || s->findings++ >= MAX_FINDINGS)
         return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
@@ -131,14 +133,16 @@ static void skip_literal(scanner *s, int quote)
     }
 }
 
-/* R"tag( ... )tag": no escapes, no splices. False when it is none after all. */
-static bool skip_raw(scanner *s)
+/* R"tag( ... )tag": no escapes, no splices. */
+static void skip_raw(scanner *s)
 {
     const char *tag = s->at + 1, *p = tag;
     while (p < s->end && p - tag <= 16 && *p != '(' && *p != ')' && *p != '\\' && *p > ' ' && *p != '"')
         p++;
-    if (p >= s->end || *p != '(')
-        return false;
+    if (p >= s->end || *p != '(') {
+        refuse(s, "a raw string must begin with at most 16 characters and a (");
+        return;
+    }
     size_t len = (size_t)(p - tag);
     for (const char *q = p + 1; (size_t)(s->end - q) > len + 1; q++) {
         if (*q == '\n')
@@ -148,11 +152,10 @@ static bool skip_raw(scanner *s)
             refuse(s, "a raw string must not contain '%c'", *q);
         if (*q == ')' && memcmp(q + 1, tag, len) == 0 && q[1 + len] == '"') {
             s->at = q + len + 2;
-            return true;
+            return;
         }
     }
     s->at = s->end;
-    return true;
 }
 
 static bool in_folders(scanner *s, const char *name)
@@ -224,8 +227,11 @@ static void directive(scanner *s)
         include(s);
     else if (strcmp(word, "embed") == 0 || strcmp(word, "line") == 0)
         refuse(s, "#%s is not allowed", word);
-    else if (*word >= '0' && *word <= '9') /* what preprocessors write: `# 1 "file"` means #line */
-        refuse(s, "a line marker is not allowed");
+    else if (*word >= '0' && *word <= '9') { /* what preprocessors write: `# 1 "file"` means #line */
+        skip_blanks(s);
+        if (peek(s) == '"' || peek(s) == '\n' || peek(s) < 0)
+            refuse(s, "a line marker is not allowed");
+    }
 }
 
 /* The file name of __has_include: a comment may seem to begin in it. */
@@ -242,25 +248,63 @@ static void skip_header_name(scanner *s)
         s->at++;
 }
 
+/* The preprocessor can paste words together. True: those of the source that this one is the last of make one of them.
+ */
+static bool makes_time(scanner *s, const char *word, size_t len)
+{
+    static const char *const names[] = {"__TIME__", "__DATE__"};
+    for (size_t i = 0; i < STITCH__COUNT(names); i++) {
+        unsigned reached = 1;
+        for (size_t at = 0; at + len <= 8; at++) {
+            if (memcmp(names[i] + at, word, len) == 0)
+                s->pieces[i][at] |= (uint16_t)(1u << (at + len));
+        }
+        for (size_t at = 0; at < 8; at++)
+            reached |= reached >> at & 1 ? s->pieces[i][at] : 0;
+        if (reached >> 8)
+            return true;
+    }
+    return false;
+}
+
+/* A number as the preprocessor sees it: "1.'5", "0x1p-3". */
+static void skip_number(scanner *s)
+{
+    int last = 0, c;
+    for (; (c = peek(s)) >= 0; last = c) {
+        int next = c == '\'' ? peek_second(s) : 0;
+        bool sign = (c == '+' || c == '-') && last && strchr("eEpP", last);
+        if (!is_word(c) && c != '.' && !sign && !(next < 0x80 && is_word(next)))
+            return;
+        s->at++;
+    }
+}
+
 static void word(scanner *s)
 {
-    const char *from = s->at;
-    while (is_word(peek(s)) ||
-           (peek(s) == '\'' && s->at + 1 < s->end && is_word((unsigned char)s->at[1]) && *from >= '0' && *from <= '9'))
-        s->at++;
-    size_t len = (size_t)(s->at - from);
-    if (len == 4 && memcmp(from, "else", 4) == 0 && ++s->elses > MAX_ELSE && !s->many_elses) {
+    char text[16]; /* without spliced lines */
+    size_t len = 0;
+    for (; is_word(peek(s)); s->at++)
+        if (len++ < sizeof(text))
+            text[len - 1] = (char)*s->at;
+    if (len == 4 && memcmp(text, "else", 4) == 0 && ++s->elses > MAX_ELSE && !s->many_elses) {
         s->many_elses = true;
         refuse(s, "there are more than %d else branches: use a table or a switch", MAX_ELSE);
     }
     /* One source is compiled several times (for the device, for the simulator, for the scan), and kept in a cache. */
-    if (len == 8 && (memcmp(from, "__TIME__", 8) == 0 || memcmp(from, "__DATE__", 8) == 0))
-        refuse(s, "%.8s is not allowed: what a source means must not depend on when it is compiled", from);
-    if (len >= 13 && memcmp(from, "__has_include", 13) == 0)
+    if (len <= 8 && !s->timed && makes_time(s, text, len)) {
+        s->timed = true;
+        refuse(s, "__TIME__ and __DATE__ are not allowed, nor their pieces: what a source means must not depend on "
+                  "when it is compiled");
+    }
+    if (len >= 13 && memcmp(text, "__has_include", 13) == 0)
         skip_header_name(s);
-    bool raw = len >= 1 && len <= 3 && from[len - 1] == 'R';
-    if (raw && s->at < s->end && *s->at == '"' && skip_raw(s))
+    bool raw = (len == 1 && *text == 'R') || (len == 2 && text[1] == 'R' && strchr("LuU", *text)) ||
+               (len == 3 && memcmp(text, "u8R", 3) == 0);
+    if (raw && s->at < s->end && *s->at == '"') {
+        skip_raw(s);
         s->run++;
+    }
 }
 
 static void count(scanner *s, int c)
@@ -295,12 +339,36 @@ static bool hash(scanner *s, int c)
     return false;
 }
 
+/* Directives, wherever a line begins with one. */
+static void check_lines(scanner *s)
+{
+    bool first = true;
+    int last = 0, c;
+    while (s->rc == STITCH_OK && (c = peek(s)) >= 0) {
+        if (first && hash(s, c)) {
+            directive(s);
+            first = false;
+            last = 0;
+            continue;
+        }
+        if (c == '\n' || (last == '*' && c == '/'))
+            first = true;
+        else if (c > ' ' && c < 0x80) /* a byte order mark is none */
+            first = false;
+        take(s);
+        last = c;
+    }
+}
+
 int stitch__source_check(stitch__arena *arena, const char *source, size_t len, char *const *folders,
                          stitch__diagnostics *out)
 {
     scanner s = {.arena = arena, .at = source, .end = source + len, .line = 1, .folders = folders, .out = out};
     if (memmem(source, len, "?\?/", 3) || memmem(source, len, "?\?=", 3))
         refuse(&s, "trigraphs are not allowed");
+    check_lines(&s);
+    s.at = source;
+    s.line = 1;
     while (s.rc == STITCH_OK && peek(&s) >= 0) {
         skip_blanks(&s);
         int c = peek(&s);
@@ -310,6 +378,9 @@ int stitch__source_check(stitch__arena *arena, const char *source, size_t len, c
             take(&s);
         } else if (c == '/' && peek_second(&s) == '/') {
             skip_line_comment(&s);
+        } else if ((c >= '0' && c <= '9') || (c == '.' && peek_second(&s) >= '0' && peek_second(&s) <= '9')) {
+            count(&s, 'w');
+            skip_number(&s);
         } else if (is_word(c)) {
             count(&s, 'w');
             word(&s);
@@ -317,8 +388,12 @@ int stitch__source_check(stitch__arena *arena, const char *source, size_t len, c
             s.at++;
             count(&s, 'w');
             skip_literal(&s, c);
+            while (is_word(peek(&s))) /* "1"_s */
+                s.at++;
         } else if (hash(&s, c)) {
+            s.silent = true; /* what it says has been looked at */
             directive(&s);
+            s.silent = false;
         } else {
             s.at++;
             count(&s, c);

@@ -11,19 +11,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char attack[] = "\n#include \"/etc/passwd\"\n";
+    static const char attack[] = "\n\n#include \"/etc/passwd\"\n";
     stitch__arena arena = {0};
-    stitch__diagnostics d = {0}, attacked = {0};
+    stitch__diagnostics d = {0};
     stitch__buf b;
     int bad = stitch__source_check(&arena, (const char *)data, size, NULL, &d) != STITCH_OK;
     bad |= d.count > STITCH__DIAGNOSTICS_MAX;
-    /* In front of anything, the directive is seen. */
-    stitch__buf_init(&b, NULL);
-    stitch__buf_append(&b, attack, sizeof(attack) - 1);
-    stitch__buf_append(&b, data, size);
-    bad |=
-        b.failed || stitch__source_check(&arena, b.data, b.len, NULL, &attacked) != STITCH_OK || attacked.errors == 0;
-    stitch__buf_free(&b);
+    /* In front of anything, and behind anything, the directive is seen. */
+    for (int behind = 0; behind < 2; behind++) {
+        stitch__diagnostics attacked = {0};
+        stitch__buf_init(&b, NULL);
+        if (behind)
+            stitch__buf_append(&b, data, size);
+        stitch__buf_append(&b, attack, sizeof(attack) - 1);
+        if (!behind)
+            stitch__buf_append(&b, data, size);
+        bad |= b.failed || stitch__source_check(&arena, b.data, b.len, NULL, &attacked) != STITCH_OK ||
+               attacked.errors == 0;
+        stitch__buf_free(&b);
+    }
     stitch__arena_free(&arena);
     if (bad)
         abort();

@@ -208,6 +208,63 @@ TEST(errors_have_lines)
     stitch_context_free(ctx);
 }
 
+/* Where literals and comments end is not for the check to decide: each of these hides a directive from one that takes
+ * them for something else than the compiler does. */
+TEST(directives_that_hide)
+{
+    static const char *const before[] = {
+        "#define X R\\\n\"(\" /*)\"\n",
+        "#define X 0'\u00e9 /*'\n",
+        "#define X 1e+'a /*'\n*/*\n",
+        "#define X 1.'5 /*'\n*/*\n",
+        "#define X R\"a b(\" /*)a b\"\n",
+        "#define X \"a\"R\"(\" /*)\"\n*/*\n",
+        "#define X 'a'R\"(\" /*)\"\n*/*\n",
+        "#define X 1R\"(\" /*)\"\n*/*\n",
+        "#define H __has_include\n#if H(<x/*>)\n#endif\n",
+        "/* */",
+        "\ufeff",
+        "/\\\n* \" */ ",
+    };
+    static const char *const hidden[] = {"#include \"/proc/self/environ\"\n",
+                                         "%:include </proc/self/environ>\n",
+                                         "#in\\\nclude \"../../secret\"\n",
+                                         "#line 7 \"PASSED\"\n",
+                                         "# 7 \"PASSED\"\n",
+                                         "#embed </proc/self/environ>\n"};
+    stitch_context *ctx = new_context();
+    for (size_t i = 0; i < sizeof(before) / sizeof(*before); i++) {
+        for (size_t k = 0; k < sizeof(hidden) / sizeof(*hidden); k++) {
+            char source[300];
+            stitch_image *image = NULL;
+            stitch_error *err = NULL;
+            snprintf(source, sizeof(source), "%s%s/* */__global__ void k() {}\n", before[i], hidden[k]);
+            CHECK_ERR(compile(ctx, source, "sm_90a", NULL, 0, 0, &image, &err), STITCH_E_COMPILE, "is not allowed");
+            stitch_image_free(image);
+        }
+    }
+    stitch_context_free(ctx);
+}
+
+TEST(time_in_pieces)
+{
+    stitch_context *ctx = new_context();
+    stitch_error *err = NULL;
+    stitch_image *image = NULL;
+    expect_error(ctx, "#define P(a, b) a##b\n__device__ const char *t = P(__TI, ME__);\n", NULL, 0, 2,
+                 "when it is compiled");
+    expect_error(ctx, "__device__ const char *t = __TI\\\nME__;\n", NULL, 0, 2, "when it is compiled");
+    expect_error(ctx, "#define P(a, b, c, d, e) a##b##c##d##e\n__device__ const char *t = P(_, _D, AT, E_, _);\n", NULL,
+                 0, 2, "when it is compiled");
+    if (compile(ctx,
+                "#define JOIN(a, b) a##_##b\n#define TIME 1\n/*\n# 1. Load a tile, at 12 o'clock\n*/\n"
+                "__global__ void JOIN(load, T)(float *D, int E) { D[1'000 * E] = 1e+3f + 0x1p-3f + TIME; }\n",
+                "sm_90a", NULL, 0, 0, &image, &err))
+        FAIL("%s", stitch_error_message(err));
+    stitch_image_free(image);
+    stitch_context_free(ctx);
+}
+
 TEST(headers_of_habit)
 {
     static const char source[] =
@@ -669,6 +726,7 @@ TEST(signals_stay_the_hosts)
         CHECK(after[i].sa_sigaction == count_signal && after[i].sa_flags & SA_SIGINFO);
 }
 
-TEST_MAIN(RUN(kernels_and_their_parameters), RUN(saved_and_restored), RUN(errors_have_lines), RUN(headers_of_habit),
-          RUN(cuda_headers), RUN(bad_arguments), RUN(threads), RUN(damaged_images), RUN(sections_that_overlap),
-          RUN(large_parameters_and_clusters), RUN(spills), RUN(allocations_that_fail), RUN(signals_stay_the_hosts))
+TEST_MAIN(RUN(kernels_and_their_parameters), RUN(saved_and_restored), RUN(errors_have_lines), RUN(directives_that_hide),
+          RUN(time_in_pieces), RUN(headers_of_habit), RUN(cuda_headers), RUN(bad_arguments), RUN(threads),
+          RUN(damaged_images), RUN(sections_that_overlap), RUN(large_parameters_and_clusters), RUN(spills),
+          RUN(allocations_that_fail), RUN(signals_stay_the_hosts))
