@@ -95,12 +95,17 @@ static stitch__scan_global *find_global(const stitch__scan *scan, const char *na
 int stitch__scan_add_global(stitch__scan *scan, const char *name, size_t len, uint64_t bytes, bool initialised,
                             bool managed)
 {
-    if (scan->global_count >= STITCH__SCAN_MAX_GLOBALS || find_global(scan, name, len))
+    if (find_global(scan, name, len))
         return STITCH_OK;
+    if (scan->global_count >= STITCH__SCAN_MAX_GLOBALS) {
+        scan->globals_left_out++;
+        return STITCH_OK;
+    }
     if (stitch__grow(scan->ctx, &scan->globals, &scan->global_cap, scan->global_count + 1, sizeof(*scan->globals)))
         return STITCH_E_NOMEM;
     stitch__scan_global *g = &scan->globals[scan->global_count];
-    *g = (stitch__scan_global){keep_name(scan, name, len, 4096), bytes, initialised, managed, STITCH__SCAN_UNSEEN};
+    *g = (stitch__scan_global){
+        keep_name(scan, name, len, 4096), bytes, initialised, managed, false, false, STITCH__SCAN_UNSEEN};
     if (!g->name)
         return STITCH_E_NOMEM;
     scan->global_count++;

@@ -108,7 +108,8 @@ typedef struct stitch__scan_global {
     const char *name;
     uint64_t bytes;
     bool initialised, managed;
-    int access; /* stitch__scan_access */
+    bool declared, mentioned; /* by PTX: for the whole module; by anything else in it */
+    int access;               /* stitch__scan_access */
 } stitch__scan_global;
 
 typedef struct stitch__scan_gemm {
@@ -138,7 +139,7 @@ typedef struct stitch__scan {
     stitch__scan_function *functions;
     size_t function_count, function_cap;
     stitch__scan_global *globals;
-    size_t global_count, global_cap;
+    size_t global_count, global_cap, globals_left_out;
     const char **calls; /* functions outside the module that it calls: vprintf, malloc, __assertfail */
     size_t call_count, call_cap;
     stitch__scan_gemm *gemms;
@@ -148,7 +149,7 @@ typedef struct stitch__scan {
     size_t majors;
 } stitch__scan;
 
-enum { STITCH__SCAN_MAX_GLOBALS = 1024, STITCH__SCAN_MAX_CALLS = 64 };
+enum { STITCH__SCAN_MAX_GLOBALS = 8192, STITCH__SCAN_MAX_CALLS = 64 };
 
 /* Where PTX comes from, if it is needed. */
 typedef struct stitch__scan_source {

@@ -152,7 +152,8 @@ static int read_symbols(reader *r, unsigned char *kinds)
             kinds[index] = 1;
         section s = read_section(r, index);
         if (type == STT_OBJECT && (where = string_at(r, &r->names, s.name)) &&
-            (strcmp(where, ".nv.global") == 0 || strncmp(where, ".nv.global.", 11) == 0))
+            (strcmp(where, ".nv.global") == 0 || strncmp(where, ".nv.global.", 11) == 0 ||
+             strcmp(where, ".nv.constant3") == 0)) /* of __constant__, which is memory as any other */
             rc = stitch__scan_add_global(r->scan, name, strlen(name), u64(p + 16), s.type != SHT_NOBITS,
                                          (other & STO_MANAGED) != 0);
         if (rc)

@@ -151,6 +151,9 @@ static void judge_module(judge *j)
         else if (g->access != STITCH__SCAN_READ_ONLY)
             find(j, true, "", "it has a module variable that is not seen to be read only", evidence);
     }
+    if (j->scan->globals_left_out)
+        find(j, true, "", "it has more module variables than are looked at",
+             stitch__arena_printf(arena, "%zu, and %zu more", j->scan->global_count, j->scan->globals_left_out));
     j->about = STITCH__SCAN_ABOUT_CODE;
     for (size_t i = 0; i < j->scan->call_count; i++) {
         const char *c = j->scan->calls[i];

@@ -3,15 +3,17 @@
  * What PTX computes with, by the text of its instructions, and what it does with module variables.
  *
  * Where a variable's address goes is followed through the names of registers and parameters, whatever the order of
- * statements: what is said to be read only is never written through an address that the code itself makes.
+ * statements: what is said to be read only is never written through an address that the code itself makes. A register
+ * that holds one holds it as it is, plus something that is no address; whatever else is made of it, or decided by it,
+ * has it escape.
  */
 #include <stdlib.h>
 
 #include "verify/scan_ptx.h"
 
-enum { MAX_PASSES = 16, MAX_FOLLOWED = 64 };
+enum { MAX_PASSES = 16, FOLLOWED = 64 /* at a time */, MOST_FOLLOWED = 256 };
 
-/* A register or parameter that may hold addresses of variables, one bit for each. */
+/* A register or parameter that may hold addresses of variables, one bit for each of those that are followed. */
 typedef struct holder {
     stitch__ptx_token function, name; /* function: len 0 for names of the whole module */
     uint64_t mask;
@@ -23,9 +25,12 @@ typedef struct reader {
     stitch__scan_function *f;   /* NULL: not wanted, or outside of functions */
     holder *holders;            /* open addressing, a power of two */
     size_t holder_count, holder_cap;
+    holder *variables; /* all of them: the mask is the index + 1 */
+    size_t variable_cap;
+    stitch__scan_global *followed[FOLLOWED]; /* at the moment */
+    size_t followed_count;
     bool changed, nomem;
     uint64_t written, escaped;
-    uint64_t declared; /* as variables of the module */
 } reader;
 
 static bool same(stitch__ptx_token a, stitch__ptx_token b)
@@ -73,8 +78,8 @@ static bool grow(reader *r)
 static uint64_t mask_of(const reader *r, stitch__ptx_token function, stitch__ptx_token name)
 {
     bool variable = *name.s != '%' && stitch__ptx_is_word(*name.s); /* registers are many, and looked up below */
-    for (size_t i = 0; variable && i < r->scan->global_count && i < MAX_FOLLOWED; i++) {
-        if (stitch__ptx_is(name, r->scan->globals[i].name))
+    for (size_t i = 0; variable && i < r->followed_count; i++) {
+        if (stitch__ptx_is(name, r->followed[i]->name))
             return (uint64_t)1 << i;
     }
     return r->holder_cap ? slot_of(r->holders, r->holder_cap, function, name)->mask : 0;
@@ -154,12 +159,49 @@ static void follow_call(reader *r, const stitch__ptx_statement *st, size_t op)
     }
 }
 
+/* Masks of the operands of arithmetic: of what is assigned, in `made`, and of each of the first three others. */
+static uint64_t separate(const reader *r, const stitch__ptx_statement *st, size_t args, uint64_t made[3])
+{
+    uint64_t mask = 0;
+    size_t operand = 0, depth = 0;
+    memset(made, 0, 3 * sizeof(*made));
+    for (size_t i = args; i < st->count; i++) {
+        depth += stitch__ptx_is(st->t[i], "{");
+        depth -= depth && stitch__ptx_is(st->t[i], "}");
+        if (!depth && stitch__ptx_is(st->t[i], ","))
+            operand++;
+        else if (operand) {
+            uint64_t one = mask_of(r, r->function, st->t[i]);
+            made[operand < 3 ? operand - 1 : 2] |= one;
+            mask |= one;
+        }
+    }
+    return mask;
+}
+
+/* What arithmetic makes of addresses. */
+static uint64_t compute(reader *r, const stitch__ptx_statement *st, size_t first, stitch__ptx_token name)
+{
+    bool whole = first + 1 < st->count && !stitch__ptx_is(st->t[first + 1], "{");
+    uint64_t of[3], mask = separate(r, st, first + 1, of);
+    if (whole && (stitch__ptx_is(name, "mov") || stitch__ptx_is(name, "cvta") || stitch__ptx_is(name, "selp") ||
+                  (stitch__ptx_is(name, "sub") && !of[1]) || (stitch__ptx_is(name, "mad") && !of[0] && !of[1]) ||
+                  ((stitch__ptx_is(name, "add") || stitch__ptx_is(name, "or")) && !(of[0] && of[1]))))
+        return mask;
+    /* How far one is from the other, whether it is behind it, whether it is one. */
+    if ((of[0] == of[1] && (stitch__ptx_is(name, "sub") || stitch__ptx_is(name, "setp"))) ||
+        (stitch__ptx_is(name, "setp") && stitch__ptx_is(st->t[st->count - 1], "0")) || stitch__ptx_is(name, "isspacep"))
+        return 0;
+    r->escaped |= mask;
+    return 0;
+}
+
 static void follow(reader *r, const stitch__ptx_statement *st, size_t first)
 {
     stitch__ptx_token op = st->t[first], name = stitch__ptx_stem(op);
     size_t args = first + 1;
     if (st->cut) {
-        r->escaped |= operands(r, st, args, 0) | operands(r, st, args, -1);
+        r->escaped = ~(uint64_t)0;
     } else if (stitch__ptx_is(name, "call")) {
         follow_call(r, st, first);
     } else if (stitch__ptx_starts(op, "st.param") && st->count > args + 1) {
@@ -187,7 +229,7 @@ static void follow(reader *r, const stitch__ptx_statement *st, size_t first)
         r->escaped |= operands(r, st, args, 0);
     } else {
         /* Arithmetic on addresses: the first operand, or the first vector, gets what the others have. */
-        uint64_t mask = operands(r, st, args, 0);
+        uint64_t mask = compute(r, st, first, name);
         r->escaped |= operands(r, st, args, -1);
         bool vector = args < st->count && stitch__ptx_is(st->t[args], "{");
         for (size_t i = args; i < st->count && mask; i++) {
@@ -206,14 +248,6 @@ static void forget(reader *r, const stitch__ptx_statement *st)
         slot_of(r->holders, r->holder_cap, r->function, st->t[i])->mask = 0;
 }
 
-/* A variable that a function declares for itself has another name in machine code: what is done with it goes unseen. */
-static void see_declaration(reader *r, const stitch__ptx_statement *st)
-{
-    for (size_t i = 0; i < st->count && !stitch__ptx_is(st->t[i], "="); i++)
-        if (stitch__ptx_is_word(*st->t[i].s) && *st->t[i].s != '.')
-            r->declared |= mask_of(r, (stitch__ptx_token){"", 0}, st->t[i]);
-}
-
 /* A variable's initialiser may hold addresses of others. */
 static void follow_initialiser(reader *r, const stitch__ptx_statement *st)
 {
@@ -223,9 +257,8 @@ static void follow_initialiser(reader *r, const stitch__ptx_statement *st)
             r->escaped |= mask_of(r, (stitch__ptx_token){"", 0}, st->t[i]);
         value = value || stitch__ptx_is(st->t[i], "=");
     }
-    if (st->cut) /* a table of numbers, unless it is not */
-        for (size_t i = STITCH__PTX_TOKENS - 8; i < st->count; i++)
-            r->escaped |= !strchr("0123456789,-{}", *st->t[i].s) ? ~(uint64_t)0 : 0;
+    if (st->words_cut) /* it is no table of numbers */
+        r->escaped = ~(uint64_t)0;
 }
 
 /* ---- the whole text ---- */
@@ -289,10 +322,6 @@ static int pass(reader *r, const char *start, size_t len, stitch__ptx_statement 
                 rc = stitch__scan_add_function(r->scan, name.s, name.len, kernel, &r->f);
             else if (taking && in_list(st, ".extern", &(size_t){0}))
                 rc = stitch__scan_add_call(r->scan, name.s, name.len); /* declared only: it is elsewhere */
-        } else if (depth == 0 && !taking && in_list(st, ".global", &(size_t){0})) {
-            see_declaration(r, st);
-            if (in_list(st, "=", &(size_t){0}))
-                follow_initialiser(r, st);
         } else if (depth == 0 && !taking && in_list(st, "=", &(size_t){0})) {
             follow_initialiser(r, st);
         } else if (depth > 0 && st->count && taking && r->f) {
@@ -314,27 +343,77 @@ static int pass(reader *r, const char *start, size_t len, stitch__ptx_statement 
 
 static void conclude(reader *r, bool settled)
 {
-    for (size_t i = 0; i < r->scan->global_count; i++) {
-        stitch__scan_global *g = &r->scan->globals[i];
-        uint64_t bit = i < MAX_FOLLOWED ? (uint64_t)1 << i : 0;
+    for (size_t i = 0; i < r->followed_count; i++) {
+        stitch__scan_global *g = r->followed[i];
+        uint64_t bit = (uint64_t)1 << i;
         if (r->written & bit)
             g->access = STITCH__SCAN_WRITTEN;
         else
-            g->access = !bit || !settled || (r->escaped & bit) || !(r->declared & bit) ? STITCH__SCAN_ESCAPES
-                                                                                       : STITCH__SCAN_READ_ONLY;
+            g->access = !settled || (r->escaped & bit) || !g->declared ? STITCH__SCAN_ESCAPES : STITCH__SCAN_READ_ONLY;
     }
 }
 
+/* What the text says about variables: headers of CUDA's declare hundreds that nothing uses. One that a function
+ * declares for itself has another name in machine code, so that what is done with it goes unseen. */
+static void see_variables(reader *r, const stitch__ptx_statement *st, bool in_function)
+{
+    bool said = in_function;
+    for (size_t i = 0; i < st->count; i++) {
+        size_t index = (size_t)slot_of(r->variables, r->variable_cap, (stitch__ptx_token){"", 0}, st->t[i])->mask;
+        if (index && said)
+            r->scan->globals[index - 1].mentioned = true;
+        else if (index)
+            r->scan->globals[index - 1].declared = true;
+        said = said || stitch__ptx_is(st->t[i], "=");
+    }
+    /* Not of names in sections for debuggers. */
+    said = st->words_cut && (in_function ? *st->t[0].s != '.' : said);
+    for (size_t i = 0; said && i < r->scan->global_count; i++)
+        r->scan->globals[i].mentioned = true;
+}
+
+static int find_variables(reader *r, const char *start, size_t len, stitch__ptx_statement *st)
+{
+    stitch__ptx_text x = {start, start + len, 1};
+    unsigned depth = 0;
+    for (r->variable_cap = 16; r->variable_cap < 2 * r->scan->global_count;)
+        r->variable_cap *= 2;
+    r->variables = stitch__calloc(r->scan->ctx, r->variable_cap, sizeof(*r->variables));
+    if (!r->variables)
+        return STITCH_E_NOMEM;
+    for (size_t i = 0; i < r->scan->global_count; i++) {
+        const stitch__scan_global *g = &r->scan->globals[i];
+        holder h = {{"", 0}, {g->name, strlen(g->name)}, i + 1};
+        *slot_of(r->variables, r->variable_cap, h.function, h.name) = h;
+    }
+    while (stitch__ptx_next(&x, st)) {
+        stitch__ptx_token name;
+        bool kernel;
+        if (depth || !function_name(st, &name, &kernel))
+            see_variables(r, st, depth > 0);
+        if (st->end == '{')
+            depth++;
+        else if (st->end == '}' && depth)
+            depth--;
+    }
+    return STITCH_OK;
+}
+
 /* Variables of a module that there is no machine code of. */
-static int take_globals(stitch__scan *scan, const char *start, size_t len, stitch__ptx_statement *st)
+static int take_variables(stitch__scan *scan, const char *start, size_t len, stitch__ptx_statement *st)
 {
     stitch__ptx_text x = {start, start + len, 1};
     unsigned depth = 0;
     int rc = STITCH_OK;
     while (rc == STITCH_OK && stitch__ptx_next(&x, st)) {
         size_t at, bracket = 0;
-        bool own = depth > 0 && st->count && stitch__ptx_is(st->t[0], ".global"); /* of a function */
-        if (own || (depth == 0 && st->count && in_list(st, ".global", &at) && !in_list(st, ".extern", &at))) {
+        stitch__ptx_token name;
+        bool kernel;
+        bool own =
+            depth > 0 && st->count && (stitch__ptx_is(st->t[0], ".global") || stitch__ptx_is(st->t[0], ".const"));
+        bool module = depth == 0 && st->count && (in_list(st, ".global", &at) || in_list(st, ".const", &at));
+        if (own || (module && !in_list(st, ".extern", &at) &&
+                    !function_name(st, &name, &kernel))) { /* of a function, or of all of them */
             size_t last = 0;
             for (size_t i = 0; i < st->count && !stitch__ptx_is(st->t[i], "=") && !stitch__ptx_is(st->t[i], "["); i++) {
                 if (stitch__ptx_is_word(*st->t[i].s) && *st->t[i].s != '.')
@@ -357,29 +436,55 @@ static int take_globals(stitch__scan *scan, const char *start, size_t len, stitc
     return rc;
 }
 
+static int follow_some(reader *r, const char *start, size_t len, stitch__ptx_statement *st)
+{
+    int rc, passes = 0;
+    stitch__zero_free(r->holders);
+    r->holder_count = r->holder_cap = 0;
+    r->written = r->escaped = 0;
+    do {
+        r->changed = false;
+        rc = pass(r, start, len, st, false);
+    } while (rc == STITCH_OK && r->changed && ++passes < MAX_PASSES);
+    if (rc == STITCH_OK)
+        conclude(r, !r->changed);
+    r->followed_count = 0;
+    return rc;
+}
+
+static int follow_all(reader *r, const char *start, size_t len, stitch__ptx_statement *st)
+{
+    size_t said = 0;
+    int rc = find_variables(r, start, len, st);
+    for (size_t i = 0; rc == STITCH_OK && i < r->scan->global_count; i++) {
+        stitch__scan_global *g = &r->scan->globals[i];
+        if (g->mentioned && said++ < MOST_FOLLOWED)
+            r->followed[r->followed_count++] = g;
+        else
+            g->access = g->declared && !g->mentioned ? STITCH__SCAN_READ_ONLY : STITCH__SCAN_ESCAPES;
+        if (r->followed_count == FOLLOWED)
+            rc = follow_some(r, start, len, st);
+    }
+    return rc || !r->followed_count ? rc : follow_some(r, start, len, st);
+}
+
 int stitch__scan_ptx(stitch__scan *scan, const char *start, size_t len, bool functions, const char **why)
 {
     reader r = {.scan = scan};
     stitch__ptx_statement *st = stitch__alloc(scan->ctx, sizeof(*st));
-    int rc = st ? STITCH_OK : STITCH_E_NOMEM, passes = 0;
+    int rc = st ? STITCH_OK : STITCH_E_NOMEM;
     *why = "";
     if (rc == STITCH_OK && !memmem(start, len, ".version", 8)) {
         *why = "it has no .version: it is no PTX";
         rc = STITCH_E_FORMAT;
     }
     if (rc == STITCH_OK && functions)
-        rc = take_globals(scan, start, len, st);
+        rc = take_variables(scan, start, len, st);
     if (rc == STITCH_OK && functions)
         rc = pass(&r, start, len, st, true);
-    if (scan->global_count) {
-        do {
-            r.changed = false;
-            if (rc == STITCH_OK)
-                rc = pass(&r, start, len, st, false);
-        } while (rc == STITCH_OK && r.changed && ++passes < MAX_PASSES);
-        if (rc == STITCH_OK)
-            conclude(&r, !r.changed);
-    }
+    if (rc == STITCH_OK && scan->global_count)
+        rc = follow_all(&r, start, len, st);
+    stitch_free(r.variables);
     stitch_free(r.holders);
     stitch_free(st);
     return rc;

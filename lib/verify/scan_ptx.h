@@ -7,7 +7,7 @@
 
 #include "verify/scan.h"
 
-enum { STITCH__PTX_TOKENS = 256 };
+enum { STITCH__PTX_TOKENS = 1024 }; /* the largest wgmma has 300 */
 
 typedef struct stitch__ptx_token {
     const char *s;
@@ -17,8 +17,8 @@ typedef struct stitch__ptx_token {
 typedef struct stitch__ptx_statement {
     stitch__ptx_token t[STITCH__PTX_TOKENS]; /* what comes after that is left out, and `cut` */
     size_t count;
-    bool cut;
-    char end; /* ';', '{', '}', or 0 at the end of the text */
+    bool cut, words_cut; /* words_cut: that is more than numbers */
+    char end;            /* ';', '{', '}', or 0 at the end of the text */
     int line;
 } stitch__ptx_statement;
 

@@ -47,17 +47,51 @@ static stitch__ptx_token next(stitch__ptx_text *x)
     return t;
 }
 
+/* Whether the next token is `word` or, with NULL, a number or a text: it is taken. */
+static bool skip(stitch__ptx_text *x, const char *word)
+{
+    stitch__ptx_text ahead = *x;
+    stitch__ptx_token t = next(&ahead);
+    bool value = t.len && ((*t.s >= '0' && *t.s <= '9') || *t.s == '"');
+    if (word ? !stitch__ptx_is(t, word) : !value)
+        return false;
+    *x = ahead;
+    return true;
+}
+
+/* The rest of a directive that no ';' ends; what follows in its line is the next statement. ".loc 1 20 3, function_name
+ * $L__info_string0, inlined_at 1 36 9", ".target sm_90a, debug". */
+static bool skip_directive(stitch__ptx_text *x, stitch__ptx_token name)
+{
+    static const char *const names[] = {".loc", ".file", ".version", ".target", ".address_size"};
+    bool known = false, target = stitch__ptx_is(name, ".target");
+    for (size_t i = 0; i < STITCH__COUNT(names); i++)
+        known = known || stitch__ptx_is(name, names[i]);
+    if (!known)
+        return false;
+    do {
+        if (target || skip(x, "function_name"))
+            (void)next(x);
+        (void)(skip(x, "inlined_at") || skip(x, "+"));
+        while (skip(x, NULL)) {
+        }
+    } while (skip(x, ","));
+    return true;
+}
+
 /* A '{' within a statement is a vector and ends none: it comes after an operand has begun. */
 bool stitch__ptx_next(stitch__ptx_text *x, stitch__ptx_statement *st)
 {
     unsigned depth = 0;
     st->count = 0;
-    st->cut = false;
+    st->cut = st->words_cut = false;
     st->end = 0;
     for (;;) {
         stitch__ptx_token t = next(x);
         if (t.len == 0)
             return st->count > 0;
+        if (st->count == 0 && skip_directive(x, t))
+            continue;
         if (st->count == 0)
             st->line = x->line;
         bool directive = st->count > 0 && *st->t[0].s == '.';
@@ -77,18 +111,12 @@ bool stitch__ptx_next(stitch__ptx_text *x, stitch__ptx_statement *st)
         } else if (stitch__ptx_is(t, ":") && st->count == 1) { /* a label */
             st->count = 0;
             continue;
-        } else if (st->count == 1 && (stitch__ptx_is(st->t[0], ".loc") || stitch__ptx_is(st->t[0], ".file") ||
-                                      stitch__ptx_is(st->t[0], ".version") || stitch__ptx_is(st->t[0], ".target") ||
-                                      stitch__ptx_is(st->t[0], ".address_size"))) {
-            /* directives that a line end ends */
-            const char *nl = memchr(t.s, '\n', (size_t)(x->end - t.s));
-            x->at = nl ? nl : x->end;
-            st->count = 0;
-            continue;
         }
-        if (st->count < STITCH__PTX_TOKENS)
+        if (st->count < STITCH__PTX_TOKENS) {
             st->t[st->count++] = t;
-        else
+        } else {
             st->cut = true;
+            st->words_cut |= !strchr("0123456789,-{}", *t.s);
+        }
     }
 }

@@ -133,6 +133,13 @@ static const trick_task steps = {STEPS_DOC, STEPS("double", "true"), STEPS("floa
     PLAN(BUFFER("h", "f32"), "",                                                                                       \
          STEP("k", VECTOR_ARGS) ",{\"kernel\":\"tail\",\"grid\":[1],\"block\":[32],\"pdl\":" pdl ",\"args\":[\"h\"]}")
 
+/* A variable that is said to be constant, written all the same. */
+#define BITS(use)                                                                                                      \
+    "__device__ const int calls = 1;\n" VECTOR(                                                                        \
+        "y[i] = " RIGHT "; if (i == 0) { unsigned long long a = (unsigned long long)&calls, p = 0; for (int k = 0; "   \
+        "k < 64; k++) asm volatile(\"{.reg .pred t; .reg .u64 u; shr.u64 u, %1, %2; and.b64 u, u, 1; setp.ne.u64 t, "  \
+        "u, 0; @t or.b64 %0, %0, %3;}\" : \"+l\"(p) : \"l\"(a), \"r\"(k), \"l\"(1ull << k)); " use " }")
+
 const trick more_tricks[] = {
     {.row = 21,
      .name = "ends before its work has, by a last step that does not wait for it",
@@ -245,6 +252,37 @@ const trick more_tricks[] = {
      .words = "writable_global",
      .sim_stage = STITCH_STAGE_SIMULATE,
      .sim_words = "directive .global"},
+    {.row = 23,
+     .name = "keeps state in a constant, by an instruction that hides behind the number of a line",
+     .task = &vector,
+     .source = "__device__ const int calls = 1;\n" VECTOR(
+         "y[i] = " RIGHT "; if (i == 0) { int v = *(const volatile int *)&calls + 1; asm volatile(\".loc 1 5 0 "
+         "st.global.u32 [calls], %0;\" : : \"r\"(v)); }"),
+     .plan = VECTOR_PLAN,
+     .twin_source = "__device__ const int calls = 1;\n" VECTOR(
+         "y[i] = " RIGHT "; if (i == 0) { int v = *(const volatile int *)&calls + 1; asm volatile(\".loc 1 5 0\\n\\t"
+         "{.reg .u32 a; mov.u32 a, %0;}\" : : \"r\"(v)); }"),
+     .stage = STITCH_STAGE_EXPLOIT,
+     .words = "writable_global"},
+    {.row = 23,
+     .name = "keeps state in a constant, whose address it finds bit by bit",
+     .task = &vector,
+     .source = BITS("*(int *)p = *(volatile int *)p + 1;"),
+     .plan = VECTOR_PLAN,
+     .twin_source = "__device__ const int calls[2] = {1, 2};\n" VECTOR(
+         "y[i] = " RIGHT "; for (const int *p = calls; p != calls + (i & 1); p++) y[i] += *p * 0;"),
+     .stage = STITCH_STAGE_EXPLOIT,
+     .words = "writable_global"},
+    {.row = 23,
+     .name = "keeps state in __constant__ memory, at another size",
+     .task = &vector,
+     .source = "__constant__ int calls = 1;\n" VECTOR(
+         "y[i] = " RIGHT
+         "; if (i == 0 && n != 4099) { int *p = (int *)&calls; asm volatile(\"\" : \"+l\"(p)); ++*p; }"),
+     .plan = VECTOR_PLAN,
+     .twin_source = "__constant__ float ones[4] = {1, 1, 1, 1};\n" VECTOR("y[i] = a[i] * ones[i % 4] * x[i] + b[i];"),
+     .stage = STITCH_STAGE_EXPLOIT,
+     .words = "writable_global"},
     {.row = 40,
      .name = "a line of its own by a separator that is no line end",
      .task = &vector,

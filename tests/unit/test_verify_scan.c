@@ -356,12 +356,58 @@ static const char decoy[] = "extern \"C\" __global__ void k(float *y, int i) {\n
                             "  __shared__ float s[32]; s[threadIdx.x] = i; __syncthreads();\n"
                             "  if (s[(threadIdx.x + 1) % 32] == 12345.f) asm volatile(\"nanosleep.u32 5;\"); }\n";
 
+/* Each is one that a reader of the text could take for a table that is only read. */
+static const char constant[] =
+    "__constant__ int calls = 1;\nextern \"C\" __global__ void k(int *y) { int *p = (int *)&calls; "
+    "asm volatile(\"\" : \"+l\"(p)); y[0] = calls; *p = y[1]; }\n";
+static const char behind_a_line[] =
+    "__device__ const int calls = 1;\nextern \"C\" __global__ void k(int *y) { y[0] = *(const volatile int *)&calls; "
+    "asm volatile(\".loc 1 5 0 st.global.u32 [calls], %0;\" : : \"r\"(y[1])); }\n";
+#define BITS(how)                                                                                                      \
+    "__device__ const int calls = 1;\nextern \"C\" __global__ void k(int *y) {\n"                                      \
+    "  unsigned long long a = (unsigned long long)&calls, p = 0;\n"                                                    \
+    "  y[0] = *(const volatile int *)&calls;\n  for (int i = 0; i < 64; i++) asm volatile(\"{.reg .pred t; .reg .u64 " \
+    "u; " how " }\" : \"+l\"(p) : \"l\"(a), \"r\"(i), \"l\"(1ull << i));\n  *(int *)p = y[1]; }\n"
+static const char bit_by_bit[] = BITS("shr.u64 u, %1, %2; and.b64 u, u, 1; setp.ne.u64 t, u, 0; @t or.b64 %0, %0, %3;");
+static const char by_search[] = BITS("sub.u64 u, -1, %3; setp.gt.u64 t, %1, u; @t add.u64 %0, %0, %3;");
+static const char twice_itself[] =
+    "__device__ const int calls = 1;\nextern \"C\" __global__ void k(int *y) { y[0] = *(const volatile int *)&calls; "
+    "asm volatile(\"{.reg .u64 a, b; mov.u64 a, calls; add.u64 b, a, a; sub.u64 b, b, a; st.global.u32 [b], %0;}\" : : "
+    "\"r\"(y[1])); }\n";
+/* 600 numbers, and then an address. */
+#define TEN(x) x x x x x x x x x x
+#define SIXTY  TEN("0, 0, 0, 0, 0, 0, ")
+static const char long_table[] = "__device__ int calls;\n__device__ int *const list[601] = {" TEN(
+    SIXTY) "&calls};\nextern \"C\" __global__ void k(int *y, int i) { *list[i] = y[1]; }\n";
+/* They declare hundreds of constants for themselves. */
+static const char headers[] =
+    "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\n#include <cuda/std/limits>\n"
+    "extern \"C\" __global__ void k(float *y) {\n"
+    "  auto warp = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());\n"
+    "  float m = cooperative_groups::reduce(warp, y[threadIdx.x], cooperative_groups::plus<float>());\n"
+    "  y[threadIdx.x] = fmaxf(m, -cuda::std::numeric_limits<float>::infinity()); }\n";
+static const char walks[] =
+    "__device__ const float steps[1000] = {1, 2, 3};\n__constant__ float scale[300] = {3, 2, 1};\n"
+    "__device__ __noinline__ float at(const float *p, int i) { return p ? p[i] : 0; }\n"
+    "extern \"C\" __global__ void k(float *y, int n) {\n  float s = sinf(y[1]) + at(n ? steps : nullptr, n);\n"
+    "  for (float v : scale) s += v * y[threadIdx.x];\n"
+    "#pragma unroll 1\n  for (const float *p = steps; p < steps + n; p += 2) s += *p;\n"
+    "  const float *p = steps; while (p != steps + 1000 && *p != s) ++p;\n  y[threadIdx.x] = s + (p - steps); }\n";
+
 TEST(module_variables)
 {
     expect(counter, RULES({ANY, "f32", "writes a module variable"}));
     expect(through_pointer, RULES({ANY, "f32", "module variable"}));
     expect(hidden_pointer, RULES({ANY, "f32", "not seen to be read only"}));
     expect(table, RULES({F32, "f32", NULL}));
+    expect(constant, RULES({ANY, "f32", "writes a module variable"}));
+    expect(behind_a_line, RULES({ANY, "f32", "writes a module variable"}));
+    expect(bit_by_bit, RULES({ANY, "f32", "not seen to be read only"}));
+    expect(by_search, RULES({ANY, "f32", "not seen to be read only"}));
+    expect(twice_itself, RULES({ANY, "f32", "not seen to be read only"}));
+    expect(long_table, RULES({ANY, "f32", "not seen to be read only"}));
+    CHECK(expect_on(headers, "sm_90a", RULES({F32, "f32", NULL})));
+    expect(walks, RULES({F32, "f32", NULL}));
 }
 
 static const char bytes4[] = "__global__ void k(const int *x, float *y) { y[threadIdx.x] = __dp4a(x[0], x[1], x[2]); }";
@@ -451,6 +497,45 @@ TEST(ptx_text)
     CHECK_INT(stitch__scan_ptx(&scan, "nothing", 7, true, &why), STITCH_E_FORMAT);
     stitch_free(scan.functions);
     stitch__arena_free(&scan.arena);
+    stitch_context_free(ctx);
+}
+
+/* More variables than are listed, and more than are followed. */
+TEST(many_variables)
+{
+    enum { MANY = STITCH__SCAN_MAX_GLOBALS + 100, SAID = 1000 };
+    stitch_context *ctx = new_context(NULL);
+    stitch_task *task = new_task(ctx, F32, "f32");
+    stitch_error *err = NULL;
+    const char *why = NULL;
+    stitch__buf b;
+    size_t unseen = 0;
+    for (int many = 0; many < 2; many++) {
+        stitch__scan scan = {.ctx = ctx, .arena = {.ctx = ctx}, .arch = "sm_90a", .from_ptx = true};
+        stitch__buf_init(&b, ctx);
+        stitch__buf_puts(&b, ".version 8.8\n");
+        for (int i = 0; i < (many ? MANY : SAID); i++)
+            stitch__buf_printf(&b, ".global .u32 v%d;\n", i);
+        stitch__buf_puts(&b, ".entry k() {\n");
+        for (int i = 0; !many && i < SAID; i++)
+            stitch__buf_printf(&b, "ld.global.u32 %%r1, [v%d];\n", i);
+        stitch__buf_puts(&b, "ret;\n}\n");
+        CHECK_OK(stitch__scan_ptx(&scan, b.data, b.len, true, &why));
+        CHECK_OK(stitch__scan_judge(&scan, task));
+        for (size_t i = 0; i < scan.global_count; i++)
+            unseen += scan.globals[i].access != STITCH__SCAN_READ_ONLY;
+        CHECK_INT(unseen > 0, !many);
+        CHECK_INT(finding(&scan, true, "not seen to be read only"), !many);
+        CHECK_INT(finding(&scan, true, "more module variables"), many);
+        CHECK_INT(scan.globals_left_out, many ? 100 : 0);
+        unseen = 0;
+        stitch__buf_free(&b);
+        stitch_free(scan.functions);
+        stitch_free(scan.globals);
+        stitch_free(scan.findings);
+        stitch__arena_free(&scan.arena);
+    }
+    stitch_task_free(task);
     stitch_context_free(ctx);
 }
 
@@ -625,4 +710,5 @@ TEST(moves_of_a_plan)
 TEST_MAIN(RUN(float32_is_clean), RUN(tf32_products), RUN(half_products), RUN(half_arithmetic),
           RUN(half_storage_is_minor), RUN(hopper_products), RUN(ada_products), RUN(blackwell_products),
           RUN(module_variables), RUN(integer_products), RUN(code_by_its_address), RUN(other_effects), RUN(ptx_text),
-          RUN(unknown_instructions), RUN(kernels_that_are_not_launched), RUN(products_of_a_plan), RUN(moves_of_a_plan))
+          RUN(many_variables), RUN(unknown_instructions), RUN(kernels_that_are_not_launched), RUN(products_of_a_plan),
+          RUN(moves_of_a_plan))
