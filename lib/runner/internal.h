@@ -32,7 +32,7 @@ struct stitch__runner {
     CUevent start, stop;
     stitch__hasher hasher;
     unsigned char leftover; /* what workspace is filled with before each run */
-    bool inputs_fixed;      /* they are the same in every run */
+    bool has_fixed;         /* there are inputs that are the same in every run */
     bool watched;           /* because of that, whether run changes what prepare wrote */
     /* Then: what hashes of prepared buffers begin with, and what they come to after `prepare`, a place a buffer. */
     uint64_t key, *prepared;
@@ -54,7 +54,7 @@ double stitch__runner_watch(stitch__runner *r, const stitch__scope *scope);
 /* workspace.c */
 /* Fills the workspace that prepare did not write, before a run. */
 int stitch__runner_forget(stitch__runner *r, stitch_error **err);
-/* Where inputs never change: takes down what prepare wrote, and whether it is still there. */
+/* Where there are inputs that never change: takes down what prepare wrote, and whether it is still there. */
 int stitch__runner_remember(stitch__runner *r, const stitch__scope *scope, stitch_error **err);
 int stitch__runner_recall(stitch__runner *r, const stitch__scope *scope, int *code, stitch_error **why,
                           stitch_error **err);

@@ -100,7 +100,7 @@ int stitch__runner_open(stitch_task *task, stitch_program *program, stitch__devi
     r->own_memory = !options->sets[0];
     r->own_stream = !options->stream;
     r->stream = options->stream;
-    r->inputs_fixed = stitch__task_inputs_fixed(task);
+    r->has_fixed = stitch__task_has_fixed(task);
     rc = stitch__task_infos(r->ctx, task, &r->infos, &r->count, err);
     for (size_t i = 0; !rc && i < r->count; i++)
         r->has_states |= r->infos[i].role == STITCH_TENSOR_STATE;
@@ -195,6 +195,24 @@ static int set_bytes(stitch__runner *r, int set, int role, int byte, stitch_erro
                 r->dev,
                 r->dev->drv->MemsetD8Async(r->sets[set][i], (unsigned char)byte, (size_t)r->infos[i].bytes, r->stream),
                 err, "filling %s", r->infos[i].name);
+    return rc;
+}
+
+/* Inputs that do not depend on the seed: their data, or a pattern. */
+static int fill_fixed(stitch__runner *r, bool data, stitch_error **err)
+{
+    int rc = STITCH_OK;
+    for (size_t i = 0; !rc && i < r->count; i++) {
+        if (!stitch__task_input_fixed(r->task, i))
+            continue;
+        if (data)
+            rc = stitch__task_fill(r->task, r->dev, r->stream, i, 0, NULL, r->sets[0][i], err);
+        else
+            rc = stitch__cu_checkf(
+                r->dev,
+                r->dev->drv->MemsetD8Async(r->sets[0][i], STITCH__LEFTOVER, (size_t)r->infos[i].bytes, r->stream), err,
+                "filling %s", r->infos[i].name);
+    }
     return rc;
 }
 
@@ -318,7 +336,7 @@ static int runner_load(void *self, const stitch__scope *scope, const stitch__loa
     if (!*code)
         stitch__executor_poison(r->executor, how->poison);
     /* Not where the simulator watches for reads of what nothing has written: prepare need not fill a buffer. */
-    r->watched = r->inputs_fixed && (how->poison >= 0 || !r->dev->info.simulated);
+    r->watched = r->has_fixed && (how->poison >= 0 || !r->dev->info.simulated);
     r->leftover = how->poison < 0 ? STITCH__LEFTOVER : (unsigned char)how->poison;
     return STITCH_OK;
 }
@@ -335,8 +353,8 @@ static int runner_prepare(void *self, const stitch__scope *scope, stitch__prepar
 {
     stitch_executor_stats stats = STITCH_EXECUTOR_STATS_INIT;
     stitch__runner *r = self;
-    /* It may not see the inputs. Where they are always the same, an answer that it makes of them would be right. */
-    int rc = r->watched ? set_bytes(r, 0, STITCH_TENSOR_INPUT, STITCH__LEFTOVER, err) : STITCH_OK;
+    /* It may not see the inputs. What it makes of those that are always the same would be right. */
+    int rc = r->watched ? fill_fixed(r, false, err) : STITCH_OK;
     /* What came before on the stream must not count. */
     if (!rc)
         rc = stitch__stream_wait(r->dev, r->stream, scope, "filling tensors", err);
@@ -354,7 +372,7 @@ static int runner_prepare(void *self, const stitch__scope *scope, stitch__prepar
     if (rc || *code)
         return rc;
     out->us = (double)(stitch__now_ns() - start) / 1000;
-    rc = r->watched ? runner_fill_inputs(r, scope, 0, NULL, err) : STITCH_OK;
+    rc = r->watched ? fill_fixed(r, true, err) : STITCH_OK;
     if (!rc)
         rc = stitch__runner_remember(r, scope, err);
     if (rc)
@@ -532,7 +550,7 @@ static int runner_inspect(void *self, const stitch__scope *scope, int *code, sti
     if (rc)
         return rc;
     stitch__buf_init(&found, r->ctx);
-    rc = stitch__guards_check(r->dev, r->inputs_fixed, &found, err);
+    rc = stitch__guards_check(r->dev, r->has_fixed, &found, err);
     char *text = stitch__buf_take(&found, NULL);
     if (!rc && !text)
         rc = stitch__err_nomem(r->ctx, err);

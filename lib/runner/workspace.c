@@ -75,8 +75,8 @@ int stitch__runner_recall(stitch__runner *r, const stitch__scope *scope, int *co
             continue;
         if (slot < r->prepared_count && now[slot] != r->prepared[slot])
             *code = stitch__err(r->ctx, why, STITCH_E_VALIDATE,
-                                "run changes buffer %s, which prepare wrote and run may only read: the task's inputs "
-                                "are always the same, and an answer that was kept there would pass for a new one",
+                                "run changes buffer %s, which prepare wrote and run may only read: inputs of the task "
+                                "are always the same, and what was made of them before would pass for new",
                                 w.name);
         slot++;
     }

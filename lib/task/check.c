@@ -61,19 +61,33 @@ int stitch__task_check(const stitch_task *t, stitch_error **err)
     return STITCH_OK;
 }
 
+static bool is_input(const stitch_task *t, size_t i)
+{
+    stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
+    return stitch_interface_tensor(t->iface, i, &info) == STITCH_OK && info.role == STITCH_TENSOR_INPUT;
+}
+
+bool stitch__task_input_fixed(const stitch_task *t, size_t i)
+{
+    int kind = t->tensors[i].dist.kind;
+    return is_input(t, i) && (t->reference.kind == STITCH__COMPUTE_TENSORS || t->tensors[i].data ||
+                              kind == STITCH_DIST_CONSTANT || kind == STITCH_DIST_TRIL || kind == STITCH_DIST_ARANGE);
+}
+
 bool stitch__task_inputs_fixed(const stitch_task *t)
 {
-    if (t->reference.kind == STITCH__COMPUTE_TENSORS)
-        return true;
-    for (size_t i = 0; i < stitch_interface_tensor_count(t->iface); i++) {
-        stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
-        if (stitch_interface_tensor(t->iface, i, &info) || info.role != STITCH_TENSOR_INPUT || t->tensors[i].data)
-            continue;
-        int kind = t->tensors[i].dist.kind;
-        if (kind != STITCH_DIST_CONSTANT && kind != STITCH_DIST_TRIL && kind != STITCH_DIST_ARANGE)
+    for (size_t i = 0; i < stitch_interface_tensor_count(t->iface); i++)
+        if (is_input(t, i) && !stitch__task_input_fixed(t, i))
             return false;
-    }
     return true;
+}
+
+bool stitch__task_has_fixed(const stitch_task *t)
+{
+    for (size_t i = 0; i < stitch_interface_tensor_count(t->iface); i++)
+        if (stitch__task_input_fixed(t, i))
+            return true;
+    return stitch__task_inputs_fixed(t);
 }
 
 /* ---- hash -------------------------------------------------------------------------------------------------------- */

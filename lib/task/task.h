@@ -142,6 +142,10 @@ bool stitch__task_has_reduced(const stitch_task *t);
 int stitch__task_check(const stitch_task *t, stitch_error **err);
 /* True if no input depends on the seed (all of them are recorded). */
 bool stitch__task_inputs_fixed(const stitch_task *t);
+/* True if a run may find something in its inputs that it has seen before: there are none that depend on the seed, or
+ * some that do not. */
+bool stitch__task_has_fixed(const stitch_task *t);
+bool stitch__task_input_fixed(const stitch_task *t, size_t tensor);
 const char *stitch__precision_name(int precision);
 int stitch__precision_parse(const char *name); /* -1 if there is none */
 

@@ -9,7 +9,7 @@ typedef struct judge {
     stitch__scan *scan;
     int precision;
     bool f16, bf16, fp8, int8; /* dtypes that the task's own tensors have */
-    bool fixed;                /* the task's inputs are the same in every run */
+    bool fixed;                /* there are inputs that are the same in every run */
     int about;                 /* stitch__scan_about: of what is found next */
     int rc;
 } judge;
@@ -173,7 +173,7 @@ static void read_task(judge *j, const stitch_task *task)
 {
     size_t count = stitch_interface_tensor_count(task->iface);
     j->precision = task->precision;
-    j->fixed = task->reference.kind != STITCH__COMPUTE_NONE && stitch__task_inputs_fixed(task); /* else nothing runs */
+    j->fixed = task->reference.kind != STITCH__COMPUTE_NONE && stitch__task_has_fixed(task); /* else nothing runs */
     for (size_t i = 0; i < count; i++) {
         stitch_tensor_info info = STITCH_TENSOR_INFO_INIT;
         if (stitch_interface_tensor(task->iface, i, &info))
