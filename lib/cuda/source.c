@@ -294,8 +294,8 @@ static void word(scanner *s)
     /* One source is compiled several times (for the device, for the simulator, for the scan), and kept in a cache. */
     if (len <= 8 && !s->timed && makes_time(s, text, len)) {
         s->timed = true;
-        refuse(s, "__TIME__ and __DATE__ are not allowed, nor their pieces: what a source means must not depend on "
-                  "when it is compiled");
+        refuse(s, "__TIME__ and __DATE__ are not allowed, nor words that make one of them when they are pasted "
+                  "together (_ and TIME): what a source means must not depend on when it is compiled");
     }
     if (len >= 13 && memcmp(text, "__has_include", 13) == 0)
         skip_header_name(s);
@@ -363,6 +363,7 @@ static void check_lines(scanner *s)
 int stitch__source_check(stitch__arena *arena, const char *source, size_t len, char *const *folders,
                          stitch__diagnostics *out)
 {
+    bool first = true; /* in its line */
     scanner s = {.arena = arena, .at = source, .end = source + len, .line = 1, .folders = folders, .out = out};
     if (memmem(source, len, "?\?/", 3) || memmem(source, len, "?\?=", 3))
         refuse(&s, "trigraphs are not allowed");
@@ -376,7 +377,10 @@ int stitch__source_check(stitch__arena *arena, const char *source, size_t len, c
             break;
         if (c == '\n') {
             take(&s);
-        } else if (c == '/' && peek_second(&s) == '/') {
+            first = true;
+            continue;
+        }
+        if (c == '/' && peek_second(&s) == '/') {
             skip_line_comment(&s);
         } else if ((c >= '0' && c <= '9') || (c == '.' && peek_second(&s) >= '0' && peek_second(&s) <= '9')) {
             count(&s, 'w');
@@ -392,12 +396,14 @@ int stitch__source_check(stitch__arena *arena, const char *source, size_t len, c
                 s.at++;
         } else if (hash(&s, c)) {
             s.silent = true; /* what it says has been looked at */
-            directive(&s);
+            if (first)
+                directive(&s);
             s.silent = false;
         } else {
             s.at++;
             count(&s, c);
         }
+        first = false;
     }
     return s.rc;
 }

@@ -132,6 +132,8 @@ static bool stores_global(stitch__ptx_token op)
         return !has(op, "shared") && !has(op, "shared::cta") && !has(op, "shared::cluster");
     if (stitch__ptx_is(name, "sust") || stitch__ptx_is(name, "sured"))
         return true;
+    if (stitch__ptx_starts(op, "wmma.store"))
+        return !has(op, "shared") && !has(op, "shared::cta");
     if (stitch__ptx_is(name, "multimem"))
         return !stitch__ptx_starts(op, "multimem.ld_reduce");
     if (stitch__ptx_starts(op, "cp.reduce.async.bulk"))

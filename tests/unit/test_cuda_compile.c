@@ -256,9 +256,12 @@ TEST(time_in_pieces)
     expect_error(ctx, "__device__ const char *t = __TI\\\nME__;\n", NULL, 0, 2, "when it is compiled");
     expect_error(ctx, "#define P(a, b, c, d, e) a##b##c##d##e\n__device__ const char *t = P(_, _D, AT, E_, _);\n", NULL,
                  0, 2, "when it is compiled");
+    expect_error(ctx, "#define X __TI##ME__\n__device__ const char *t = X;\n", NULL, 0, 1, "when it is compiled");
+    expect_error(ctx, "#define J(a, b) a##_##b\n__device__ const char *t = J(J(, TIME), );\n", NULL, 0, 2,
+                 "when it is compiled");
     if (compile(ctx,
-                "#define JOIN(a, b) a##_##b\n#define TIME 1\n/*\n# 1. Load a tile, at 12 o'clock\n*/\n"
-                "__global__ void JOIN(load, T)(float *D, int E) { D[1'000 * E] = 1e+3f + 0x1p-3f + TIME; }\n",
+                "#define JOIN(a, b) a##_##b\n#define TIMES 1\n/*\n# 1. Load a tile, at 12 o'clock\n*/\n"
+                "__global__ void JOIN(load, T)(float *D, int E) { D[1'000 * E] = 1e+3f + 0x1p-3f + TIMES; }\n",
                 "sm_90a", NULL, 0, 0, &image, &err))
         FAIL("%s", stitch_error_message(err));
     stitch_image_free(image);
