@@ -408,6 +408,20 @@ static bool advised(const stitch__advices *a, const char *rule)
     return false;
 }
 
+/* Lines that are not kept have samples, too: those that are kept speak for themselves only. */
+TEST(samples_beyond_the_lines)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__kernel_fact *k = timed_kernel(f, "k", 100);
+    add_line(k, 7, "__syncthreads();", "barrier", 150);
+    add_line(k, 9, "y[i] = x[i];", "long_scoreboard", 50);
+    k->samples = 1000;
+    CHECK_NEAR(stitch__stall_share(k, "barrier"), 0.15, 1e-9);
+    k->samples = 100; /* which cannot be */
+    CHECK_NEAR(stitch__stall_share(k, "barrier"), 0.75, 1e-9);
+    stitch__facts_free(f);
+}
+
 /* Less than half a per cent of the run is not worth a reader's time, whoever's it is. */
 TEST(gains_of_next_to_nothing)
 {
@@ -848,7 +862,7 @@ TEST(as_many_facts_as_there_can_be)
     stitch__facts_free(f);
 }
 
-TEST_MAIN(RUN(naive_matmul_with_all_counters), RUN(gains_of_next_to_nothing),
+TEST_MAIN(RUN(naive_matmul_with_all_counters), RUN(gains_of_next_to_nothing), RUN(samples_beyond_the_lines),
           RUN(naive_matmul_with_few_counters_and_samples), RUN(uncoalesced_transpose), RUN(bank_conflicted_transpose),
           RUN(tuned_product), RUN(tuned_copy), RUN(classes_of_kernels), RUN(roofline_of_counts), RUN(chain_of_launches),
           RUN(copies_from_the_host), RUN(waits_of_the_host), RUN(mixed_run), RUN(nothing_was_observed),
