@@ -198,21 +198,39 @@ static int set_bytes(stitch__runner *r, int set, int role, int byte, stitch_erro
     return rc;
 }
 
-/* Inputs that do not depend on the seed: their data, or a pattern. */
-static int fill_fixed(stitch__runner *r, bool data, stitch_error **err)
+static int hide(stitch__runner *r, size_t i, CUdeviceptr ptr, stitch_error **err)
+{
+    return ptr ? stitch__cu_checkf(
+                     r->dev,
+                     r->dev->drv->MemsetD8Async(ptr, STITCH__LEFTOVER, (size_t)r->infos[i].bytes, r->stream), err,
+                     "hiding %s", r->infos[i].name)
+               : STITCH_OK;
+}
+
+/* What `prepare` may not see: inputs that are always the same, and copies of them. What it made of them would be right
+ * in every run. */
+static int hide_fixed(stitch__runner *r, stitch_error **err)
 {
     int rc = STITCH_OK;
+
     for (size_t i = 0; !rc && i < r->count; i++) {
         if (!stitch__task_input_fixed(r->task, i))
             continue;
-        if (data)
-            rc = stitch__task_fill(r->task, r->dev, r->stream, i, 0, NULL, r->sets[0][i], err);
-        else
-            rc = stitch__cu_checkf(
-                r->dev,
-                r->dev->drv->MemsetD8Async(r->sets[0][i], STITCH__LEFTOVER, (size_t)r->infos[i].bytes, r->stream), err,
-                "filling %s", r->infos[i].name);
+        rc = hide(r, i, r->sets[0][i], err);
+        if (!rc)
+            rc = hide(r, i, r->moved && r->moved[i] ? r->moved[i] : r->places ? r->places[i] : 0, err);
     }
+    return rc;
+}
+
+/* Copies are made afresh for each run. */
+static int show_fixed(stitch__runner *r, stitch_error **err)
+{
+    int rc = STITCH_OK;
+
+    for (size_t i = 0; !rc && i < r->count; i++)
+        if (stitch__task_input_fixed(r->task, i))
+            rc = stitch__task_fill(r->task, r->dev, r->stream, i, 0, NULL, r->sets[0][i], err);
     return rc;
 }
 
@@ -353,8 +371,7 @@ static int runner_prepare(void *self, const stitch__scope *scope, stitch__prepar
 {
     stitch_executor_stats stats = STITCH_EXECUTOR_STATS_INIT;
     stitch__runner *r = self;
-    /* It may not see the inputs. What it makes of those that are always the same would be right. */
-    int rc = r->watched ? fill_fixed(r, false, err) : STITCH_OK;
+    int rc = r->watched ? hide_fixed(r, err) : STITCH_OK;
     /* What came before on the stream must not count. */
     if (!rc)
         rc = stitch__stream_wait(r->dev, r->stream, scope, "filling tensors", err);
@@ -372,7 +389,7 @@ static int runner_prepare(void *self, const stitch__scope *scope, stitch__prepar
     if (rc || *code)
         return rc;
     out->us = (double)(stitch__now_ns() - start) / 1000;
-    rc = r->watched ? fill_fixed(r, true, err) : STITCH_OK;
+    rc = r->watched ? show_fixed(r, err) : STITCH_OK;
     if (!rc)
         rc = stitch__runner_remember(r, scope, err);
     if (rc)

@@ -26,13 +26,16 @@ static enum {
 } behaviour;
 static int at_call;
 static int64_t hang_ns;
-static float seen[4096]; /* the first input of each call */
+static float seen[4096];     /* the first input of each call */
+static const float *last_x;  /* where the last call had it */
+static int prepared, peeked; /* prepare ran after that, and found data there */
 
 static void run_candidate(void **params)
 {
     float *x = PTR(0), *w = PTR(1), *y = PTR(2);
     int call = calls++;
 
+    last_x = x;
     if (call < (int)STITCH__COUNT(seen))
         seen[call] = x[0];
     if (behaviour == NOTHING)
@@ -58,6 +61,9 @@ static void run_candidate(void **params)
 
 static void run_setup(void **params)
 {
+    static const unsigned char nothing[] = {0xff, 0xff, 0xff, 0xff};
+    prepared += last_x != NULL;
+    peeked += last_x && memcmp(last_x, nothing, sizeof(nothing)) != 0;
     memcpy(PTR(1), PTR(0), N * sizeof(float));
     if (behaviour == PREPARE_WRITES_WEIGHT)
         ((float *)PTR(0))[3] += 1;
@@ -278,22 +284,47 @@ TEST(changes_what_it_may_only_read)
 }
 
 /* In prepare, too. */
-TEST(prepare_changes_a_weight)
+static const char setup_source[] = KERNEL("candidate", "float") "\nextern \"C\" __global__ void setup(const float *w, "
+                                                                "float *h) { h[threadIdx.x] = w[threadIdx.x]; }";
+static const char setup_plan[] =
+    "{\"stitch\":1,\"buffers\":{\"h\":{\"dtype\":\"f32\",\"shape\":[\"N\"]}},\"prepare\":[{\"kernel\":\"setup\","
+    "\"grid\":[1],\"block\":[64],\"args\":[\"w\",\"h\"]}],\"run\":[{\"kernel\":\"candidate\",\"grid\":[1],"
+    "\"block\":[64],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"}]}]}";
+
+/* Inputs that never change hold nothing while it prepares: an answer that it makes of them would be right each time. */
+TEST(prepare_finds_no_inputs)
 {
-    static const char source[] = KERNEL("candidate", "float") "\nextern \"C\" __global__ void setup(const float *w, "
-                                                              "float *h) { h[threadIdx.x] = w[threadIdx.x]; }";
-    static const char plan[] =
-        "{\"stitch\":1,\"buffers\":{\"h\":{\"dtype\":\"f32\",\"shape\":[\"N\"]}},\"prepare\":[{\"kernel\":\"setup\","
-        "\"grid\":[1],\"block\":[64],\"args\":[\"w\",\"h\"]}],\"run\":[{\"kernel\":\"candidate\",\"grid\":[1],"
-        "\"block\":[64],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"}]}]}";
+    float data[N];
     stitch_verify_options o = few();
 
     need_context();
-    get_verdict(&o, task_with_baseline(ctx), program(ctx, source, plan));
+    for (int i = 0; i < N; i++)
+        data[i] = 1 + (float)i / N;
+    for (int fixed = 0; fixed < 2; fixed++) {
+        stitch_task *t = task_with_baseline(ctx);
+        if (fixed)
+            CHECK_OK(stitch_task_set_data(t, "x", data, sizeof(data), &err));
+        reset();
+        last_x = NULL;
+        prepared = peeked = 0;
+        get_verdict(&o, t, program(ctx, setup_source, setup_plan));
+        if (got.s.failed_stage)
+            FAIL("%s", got.text);
+        CHECK(prepared >= 2); /* for a fresh start, and to be timed */
+        CHECK_INT(peeked, fixed ? 0 : prepared);
+    }
+}
+
+TEST(prepare_changes_a_weight)
+{
+    stitch_verify_options o = few();
+
+    need_context();
+    get_verdict(&o, task_with_baseline(ctx), program(ctx, setup_source, setup_plan));
     CHECK_INT(got.s.failed_stage, STITCH_STAGE_NONE);
     reset();
     behaviour = PREPARE_WRITES_WEIGHT;
-    get_verdict(&o, task_with_baseline(ctx), program(ctx, source, plan));
+    get_verdict(&o, task_with_baseline(ctx), program(ctx, setup_source, setup_plan));
     CHECK_INT(got.s.failed_stage, STITCH_STAGE_PREPARE);
     CHECK_HAS(got.message, "prepare changed weight w, which it may only read");
     CHECK_INT(calls, 0);
@@ -874,8 +905,8 @@ TEST(device_memory_runs_out)
 
 TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(says_how_to_repeat_it), RUN(order_of_timed_runs),
           RUN(wrong_in_one_trial), RUN(parts_not_written), RUN(changes_what_it_may_only_read),
-          RUN(prepare_changes_a_weight), RUN(nothing_is_kept_in_workspace), RUN(wrong_when_timed),
-          RUN(not_the_same_bits), RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates),
+          RUN(prepare_finds_no_inputs), RUN(prepare_changes_a_weight), RUN(nothing_is_kept_in_workspace),
+          RUN(wrong_when_timed), RUN(not_the_same_bits), RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates),
           RUN(outlives_the_deadline_a_little), RUN(hangs_for_good), RUN(cancelled_anywhere),
           RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(options_out_of_range),
           RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims),
