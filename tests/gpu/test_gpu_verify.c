@@ -642,6 +642,16 @@ TEST(results_that_look_like_the_filling)
         "\"tolerance\":{\"atol\":0,\"rtol\":0}";
     static const char sign[] = VECTOR_KERNEL("int", "y[i] = x[i] + 0 * (a[i] + b[i]) > 0 ? 1 : -1;");
     static const char half[] = VECTOR_KERNEL("int", "if (i % 2) y[i] = x[i] + 0 * (a[i] + b[i]) > 0 ? 1 : -1;");
+    static const char odd[] = VECTOR_KERNEL("int", "y[i] = i % 2 || x[i] + 0 * (a[i] + b[i]) <= 0 ? -1 : 1;");
+    static const char in_two[] = VECTOR_KERNEL(
+        "int",
+        "if (i % 2 == 0) y[i] = x[i] + 0 * (a[i] + b[i]) > 0 ? 1 : -1;") "__global__ void ones(int *y, int n)\n{\n    "
+                                                                         "int i = 2 * (blockIdx.x * blockDim.x + "
+                                                                         "threadIdx.x) + 1;\n"
+                                                                         "    if (i < n)\n        y[i] = -1;\n}\n";
+    static const char two_steps[] =
+        "{\"stitch\":1,\"run\":[" VECTOR_STEP ",{\"kernel\":\"ones\",\"grid\":[\"ceil_div(N, 512)\"],"
+        "\"block\":[256],\"args\":[\"y\",{\"i32\":\"N\"}]}]}";
     stitch_verify_options o = few();
     stitch_report_summary s = STITCH_REPORT_SUMMARY_INIT;
     stitch_report *r;
@@ -659,6 +669,15 @@ TEST(results_that_look_like_the_filling)
     CHECK_INT(stitch_report_summary_get(r, &s), 0);
     CHECK_INT(s.failed_stage, STITCH_STAGE_CORRECT);
     CHECK_INT(json_integer_value(report_at(r, "correct.trials.0.outputs.0.unwritten")), 2050);
+    stitch_report_free(r);
+    stitch_task_free(t);
+    /* A step that writes nothing but what the filling looks like is needed all the same. */
+    t = make_task(head, odd, VECTOR_PLAN, odd);
+    r = verify(t, in_two, two_steps, &o);
+    if (status_of(r, STITCH_STAGE_EXPLOIT) != STITCH_STAGE_PASSED)
+        FAIL("%s", stitch_report_text(r));
+    CHECK_INT(json_integer_value(report_at(r, "exploit.steps_left_out_in_turn")), 2);
+    CHECK_INT(json_integer_value(report_at(r, "exploit.dead_steps")), 0);
     stitch_report_free(r);
     stitch_task_free(t);
 }
