@@ -377,7 +377,7 @@ static const char *wanted(int option)
     case OPT_TRIALS: return "a whole number from 1 to 1000";
     case OPT_ITERATIONS: return "a whole number from 1 to 100000";
     case OPT_RUNS: return "a whole number from 4 to 100000";
-    case OPT_TOKENS:
+    case OPT_TOKENS: return "a whole number of at least 1";
     case OPT_SEED: return "a whole number of 64 bits, not 0; 0x... as in reports";
     case OPT_TARGET:
     case OPT_COST:

@@ -503,7 +503,8 @@ def trace(
         raise InvalidError("the verification ended before outputs were compared; there is nothing to trace")
     if status == "PASSED" and not figures.get("timed"):
         raise InvalidError("a trace of a right program has its times; verify() it to the stage time")
-    libs = {key: str(environment[key]) for key in ("library", "driver", "driver_release", "nvrtc", "cublaslt") if environment.get(key)}
+    software = ("library", "driver", "driver_release", "nvrtc", "cublaslt")
+    libs = {key: str(environment[key]) for key in software if environment.get(key)}
     said = log if log is not None else figures.get("degenerate_reason") or ""
     if log is None and status != "PASSED":
         said = next((row["message"] for row in document.get("stages", []) if row["stage"] == stage), "")
