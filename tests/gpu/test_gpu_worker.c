@@ -15,7 +15,7 @@
 
 #include "descriptors.h"
 #include "verify_tasks.h"
-#include "worker/worker.h"
+#include "worker/client.h"
 
 enum { COUNT = 3, N = 4099 };
 
@@ -722,6 +722,52 @@ TEST(confined)
         SKIP("the kernel confines it in part only");
 }
 
+/* A verifier that has gone wrong is refused, and the worker goes on. */
+TEST(requests_that_do_not_fit)
+{
+    enum { Y = 3, BYTES = 4099 * 4 };
+    static const struct {
+        stitch__request q;
+        int code;
+        const char *words;
+    } rows[] = {
+        {{.op = STITCH__OP_WORKER_FETCH, .tensor = 99}, STITCH_E_INVALID, "no tensor 99"},
+        {{.op = STITCH__OP_WORKER_FETCH, .tensor = 0, .bytes = 4}, STITCH_E_INVALID, "no output"},
+        {{.op = STITCH__OP_WORKER_FETCH, .tensor = Y, .offset = BYTES + 1}, STITCH_E_INVALID, "beyond the end"},
+        {{.op = STITCH__OP_WORKER_FETCH, .tensor = Y, .offset = BYTES - 4, .bytes = 8}, STITCH_E_INVALID, "beyond"},
+        {{.op = STITCH__OP_WORKER_FETCH, .tensor = Y, .bytes = 4, .at = INT64_C(1) << 40}, STITCH_E_INVALID, "beyond"},
+        {{.op = STITCH__OP_WORKER_FETCH, .tensor = Y, .bytes = BYTES, .at = 1 << 20},
+         STITCH_E_INVALID,
+         "shared memory"},
+        {{.op = STITCH__OP_WORKER_DATA, .tensor = 0}, STITCH_E_STATE, "too late"},
+        {{.op = STITCH__OP_WORKER_START}, STITCH_E_STATE, "has been started"},
+        {{.op = STITCH__OP_WORKER_HELLO}, STITCH_E_STATE, "greeted twice"},
+    };
+    stitch__scope scope = scope_of(60000);
+    stitch__worker *w = NULL;
+    stitch__candidate c;
+
+    need_worker();
+    stitch_task *t = vector_task();
+    stitch_program *p = make_program(t, good);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, NULL, &w, &err));
+    CHECK_OK(stitch__device_enter(dev, &err));
+    CHECK_OK(stitch__worker_open(w, &scope, t, p, &c, &err));
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        stitch__request q = rows[i].q;
+        stitch__reply r;
+        if (q.op == STITCH__OP_WORKER_HELLO)
+            q.device = q.cache_dir = q.cuda_path = q.text = "";
+        CHECK_ERR(stitch__worker_call(w, &scope, &q, -1, NULL, &r, &err), rows[i].code, rows[i].words);
+    }
+    CHECK_OK(stitch__worker_ping(w, &scope, &err));
+    c.ops->close(c.self);
+    stitch__device_leave(dev);
+    stitch__worker_release(w, false);
+    stitch_program_free(p);
+    stitch_task_free(t);
+}
+
 /* The real worker answers no probes. */
 TEST(no_probes_outside_of_tests)
 {
@@ -1025,5 +1071,6 @@ TEST(nothing_is_left)
 TEST_MAIN(RUN(the_same_bits_as_in_this_process), RUN(data_of_tensors), RUN(runs_in_a_block),
           RUN(a_later_run_of_a_block), RUN(a_kept_output_that_changed), RUN(times_that_are_too_short),
           RUN(large_outputs), RUN(faults_in_a_row), RUN(an_endless_kernel), RUN(killed_at_any_point), RUN(confined),
-          RUN(no_probes_outside_of_tests), RUN(no_secrets), RUN(orphans_end), RUN(one_timing_at_a_time),
-          RUN(reports_how_outputs_came), RUN(a_compiler_has_no_device), RUN(waits_for_a_timing), RUN(nothing_is_left))
+          RUN(requests_that_do_not_fit), RUN(no_probes_outside_of_tests), RUN(no_secrets), RUN(orphans_end),
+          RUN(one_timing_at_a_time), RUN(reports_how_outputs_came), RUN(a_compiler_has_no_device),
+          RUN(waits_for_a_timing), RUN(nothing_is_left))
