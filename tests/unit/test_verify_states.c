@@ -7,6 +7,21 @@
 #include "verify_fixture.h"
 
 static float seen[4096]; /* a state's first element before each run of the candidate */
+static int wrong_step;   /* the step of a trial of which the candidate has one element wrong, or -1 */
+
+/* Which step after zeros it is, from what the step before left in the state. */
+static int which_step(float x, float s)
+{
+    static float last;
+    static int n;
+
+    if (s == 0)
+        n = 0;
+    else if (s == last)
+        n++;
+    last = x;
+    return n;
+}
 
 /* y = x + 2 s, and x is the next s. */
 static void step(const float *x, float *s, double *y)
@@ -29,9 +44,10 @@ static void run_step(void **params)
 
     CHECK(calls < (int)STITCH__COUNT(seen));
     seen[calls++] = s[0];
+    int n = which_step(*(const float *)PTR(0), s[0]);
     step(PTR(0), s, exact);
     for (int i = 0; i < N; i++)
-        y[i] = (float)exact[i];
+        y[i] = (float)exact[i] + (float)(n == wrong_step && i == N / 2);
 }
 
 static fake_kernel kernels[] = {
@@ -70,6 +86,7 @@ TEST(not_the_step_from_zeros)
     stitch_verify_options o = quick(2, TIMED);
 
     o.profile = STITCH_PROFILE_NEVER;
+    wrong_step = -1;
     reset_driver(kernels, sizes, STITCH__COUNT(kernels));
     need_compiler();
     get_verdict(&o, task(), program(ctx, STEP("candidate", "float"), STEP_PLAN("candidate")));
@@ -80,6 +97,22 @@ TEST(not_the_step_from_zeros)
     CHECK_INT(json_integer_value(json_object_get(candidate_time(), "checked_runs_passed")), TIMED);
     for (int i = 0; i < STEPS * TIMED; i++)
         CHECK((seen[calls - STEPS * (AFTER + TIMED) + i] != 0) == (i % STEPS != 0));
+}
+
+/* The state does not carry what was wrong before: each step is judged, not only the last. */
+TEST(one_wrong_step)
+{
+    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}};
+    enum { STEPS = 3 };
+    stitch_verify_options o = quick(1, 3);
+
+    for (wrong_step = 0; wrong_step < STEPS; wrong_step++) {
+        reset_driver(kernels, sizes, STITCH__COUNT(kernels));
+        need_compiler();
+        get_verdict(&o, task(), program(ctx, STEP("candidate", "float"), STEP_PLAN("candidate")));
+        CHECK_INT(got.s.failed_stage, STITCH_STAGE_CORRECT);
+        CHECK_HAS(got.text, "1 of 64 elements are wrong");
+    }
 }
 
 static bool all_are(CUdeviceptr at, size_t bytes, int byte)
@@ -146,4 +179,4 @@ TEST(no_answer_in_the_other_place)
     stitch_task_free(t);
 }
 
-TEST_MAIN(RUN(not_the_step_from_zeros), RUN(no_answer_in_the_other_place), RUN(nothing_is_left))
+TEST_MAIN(RUN(not_the_step_from_zeros), RUN(one_wrong_step), RUN(no_answer_in_the_other_place), RUN(nothing_is_left))
