@@ -193,6 +193,37 @@ TEST(without_a_measure_the_tolerance_decides)
     }
 }
 
+/* Errors far beyond those of the task's own precision are reported: not small ones, however exact the baseline is, nor
+ * beside a baseline that says nothing. */
+TEST(errors_of_a_lower_precision)
+{
+#define EXACT(e)  VECTOR_KERNEL("float", "y[i] = (double)a[i] * x[i] + b[i] + (" e ");")
+#define SCALED(f) VECTOR_KERNEL("float", "y[i] = ((double)a[i] * x[i] + b[i]) * (1 + " f ");")
+    static const struct {
+        const char *source, *baseline;
+        bool found;
+    } rows[] = {{SCALED("2.5e-5"), EXACT("0"), false},
+                {SCALED("5e-5"), EXACT("0"), true},
+                {SCALED("5e-5"), EXACT("i % 2 ? 1e-5 : -1e-5"), false},
+                {SCALED("5e-5"), EXACT("i == 7 ? 1e30f * 1e30f : 0"), false}};
+    stitch_verify_options o = until_correct();
+    char head[1000];
+    need_simulator();
+    o.last_stage = STITCH_STAGE_EXPLOIT;
+    snprintf(head, sizeof(head), VECTOR_OF("%s"), "f32");
+    memcpy(strstr(head, "1e-4"), "1e-2", 4);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        stitch_task *t = make_task(head, VECTOR_KERNEL("double", "y[i] = (double)a[i] * x[i] + b[i];"), VECTOR_PLAN,
+                                   rows[i].baseline);
+        stitch_report *r = verify(t, rows[i].source, VECTOR_PLAN, &o);
+        if (summary_of(r).failed_stage ||
+            !strstr(stitch_report_text(r), "the mean error of output y is") == rows[i].found)
+            FAIL("row %zu: %s", i, stitch_report_text(r));
+        stitch_report_free(r);
+        stitch_task_free(t);
+    }
+}
+
 /* ---- beyond the declared inputs ---------------------------------------------------------------------------------- */
 
 #define ROWS_OF(precision)                                                                                             \
@@ -325,5 +356,5 @@ TEST(inputs_that_the_baseline_cannot_take_inform)
 
 TEST_MAIN(RUN(four_times_the_own_error_passes), RUN(what_no_budget_covers), RUN(which_baseline_measures),
           RUN(the_least_precise_that_is_allowed), RUN(without_a_measure_the_tolerance_decides),
-          RUN(other_inputs_decide_with_a_baseline_of_the_precision), RUN(otherwise_they_inform),
-          RUN(inputs_that_the_baseline_cannot_take_inform))
+          RUN(errors_of_a_lower_precision), RUN(other_inputs_decide_with_a_baseline_of_the_precision),
+          RUN(otherwise_they_inform), RUN(inputs_that_the_baseline_cannot_take_inform))
