@@ -332,6 +332,25 @@ TEST(options_are_checked)
     err = NULL;
 }
 
+/* A verdict must not be lost behind findings that are none. */
+TEST(a_major_finding_after_many_minor_ones)
+{
+    enum { MANY = STITCH__EXPLOIT_MAX_FINDINGS + 6 };
+    stitch_report *r = make();
+
+    for (int i = 0; i < MANY; i++)
+        CHECK_OK(
+            stitch__exploit_find(r, STITCH__CHECK_STEPS, STITCH__FOUND_DEAD_STEP, false, "run", &err, "no. %d", i));
+    CHECK(stitch__exploit_major(r) == NULL);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(stitch__exploit_find(r, STITCH__CHECK_CODE, STITCH__FOUND_ERRORS, true, "y", &err, "wrong %d", i));
+    CHECK(stitch__exploit_major(r) != NULL);
+    CHECK_STR(stitch__exploit_major(r)->evidence, "wrong 0");
+    CHECK_INT(r->exploit.finding_count, STITCH__EXPLOIT_MAX_FINDINGS + 1);
+    CHECK_INT(r->exploit.left_out, 7);
+    stitch_report_free(r);
+}
+
 TEST_MAIN(RUN(large_integers_are_not_rounded), RUN(stage_names), RUN(percentiles), RUN(summary),
           RUN(json_has_everything), RUN(format_failure), RUN(first_failure_stays), RUN(fingerprint_ignores_figures),
-          RUN(options_are_checked))
+          RUN(options_are_checked), RUN(a_major_finding_after_many_minor_ones))
