@@ -201,9 +201,8 @@ static int set_bytes(stitch__runner *r, int set, int role, int byte, stitch_erro
 static int hide(stitch__runner *r, size_t i, CUdeviceptr ptr, stitch_error **err)
 {
     return ptr ? stitch__cu_checkf(
-                     r->dev,
-                     r->dev->drv->MemsetD8Async(ptr, STITCH__LEFTOVER, (size_t)r->infos[i].bytes, r->stream), err,
-                     "hiding %s", r->infos[i].name)
+                     r->dev, r->dev->drv->MemsetD8Async(ptr, STITCH__LEFTOVER, (size_t)r->infos[i].bytes, r->stream),
+                     err, "hiding %s", r->infos[i].name)
                : STITCH_OK;
 }
 
