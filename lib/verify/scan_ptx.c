@@ -188,9 +188,8 @@ static uint64_t compute(reader *r, const stitch__ptx_statement *st, size_t first
                   (stitch__ptx_is(name, "sub") && !of[1]) || (stitch__ptx_is(name, "mad") && !of[0] && !of[1]) ||
                   ((stitch__ptx_is(name, "add") || stitch__ptx_is(name, "or")) && !(of[0] && of[1]))))
         return mask;
-    /* How far one is from the other, whether it is behind it, whether it is one. */
-    if ((of[0] == of[1] && (stitch__ptx_is(name, "sub") || stitch__ptx_is(name, "setp"))) ||
-        (stitch__ptx_is(name, "setp") && stitch__ptx_is(st->t[st->count - 1], "0")) || stitch__ptx_is(name, "isspacep"))
+    /* How far one is from the other, or whether it is behind it. */
+    if (of[0] == of[1] && (stitch__ptx_is(name, "sub") || stitch__ptx_is(name, "setp")))
         return 0;
     r->escaped |= mask;
     return 0;

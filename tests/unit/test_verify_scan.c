@@ -370,6 +370,8 @@ static const char behind_a_line[] =
     "u; " how " }\" : \"+l\"(p) : \"l\"(a), \"r\"(i), \"l\"(1ull << i));\n  *(int *)p = y[1]; }\n"
 static const char bit_by_bit[] = BITS("shr.u64 u, %1, %2; and.b64 u, u, 1; setp.ne.u64 t, u, 0; @t or.b64 %0, %0, %3;");
 static const char by_search[] = BITS("sub.u64 u, -1, %3; setp.gt.u64 t, %1, u; @t add.u64 %0, %0, %3;");
+static const char against_zero[] = BITS("sub.u64 u, %1, %3; setp.gt.s64 t, u, 0; @t add.u64 %0, %0, %3;");
+static const char by_window[] = BITS("sub.u64 u, %1, %3; isspacep.shared t, u; @t add.u64 %0, %0, %3;");
 static const char twice_itself[] =
     "__device__ const int calls = 1;\nextern \"C\" __global__ void k(int *y) { y[0] = *(const volatile int *)&calls; "
     "asm volatile(\"{.reg .u64 a, b; mov.u64 a, calls; add.u64 b, a, a; sub.u64 b, b, a; st.global.u32 [b], %0;}\" : : "
@@ -388,8 +390,8 @@ static const char headers[] =
     "  y[threadIdx.x] = fmaxf(m, -cuda::std::numeric_limits<float>::infinity()); }\n";
 static const char walks[] =
     "__device__ const float steps[1000] = {1, 2, 3};\n__constant__ float scale[300] = {3, 2, 1};\n"
-    "__device__ __noinline__ float at(const float *p, int i) { return p ? p[i] : 0; }\n"
-    "extern \"C\" __global__ void k(float *y, int n) {\n  float s = sinf(y[1]) + at(n ? steps : nullptr, n);\n"
+    "__device__ __noinline__ float at(const float *p, int i) { return p[i]; }\n"
+    "extern \"C\" __global__ void k(float *y, int n) {\n  float s = sinf(y[1]) + at(steps, n);\n"
     "  for (float v : scale) s += v * y[threadIdx.x];\n"
     "#pragma unroll 1\n  for (const float *p = steps; p < steps + n; p += 2) s += *p;\n"
     "  const float *p = steps; while (p != steps + 1000 && *p != s) ++p;\n  y[threadIdx.x] = s + (p - steps); }\n";
@@ -404,6 +406,8 @@ TEST(module_variables)
     expect(behind_a_line, RULES({ANY, "f32", "writes a module variable"}));
     expect(bit_by_bit, RULES({ANY, "f32", "not seen to be read only"}));
     expect(by_search, RULES({ANY, "f32", "not seen to be read only"}));
+    expect(against_zero, RULES({ANY, "f32", "not seen to be read only"}));
+    expect(by_window, RULES({ANY, "f32", "not seen to be read only"}));
     expect(twice_itself, RULES({ANY, "f32", "not seen to be read only"}));
     expect(long_table, RULES({ANY, "f32", "not seen to be read only"}));
     CHECK(expect_on(headers, "sm_90a", RULES({F32, "f32", NULL})));
