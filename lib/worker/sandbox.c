@@ -294,6 +294,7 @@ static const uint32_t refused[] = {
     NR(socket), NR(connect), NR(bind), NR(listen), NR(accept), NR(accept4),
     NR(execve), NR(execveat), NR(unshare), NR(setns), NR(setsid),
     NR(ptrace), NR(process_vm_readv), NR(process_vm_writev), NR(tkill), NR(rt_sigqueueinfo), NR(rt_tgsigqueueinfo),
+    NR(setpriority), NR(ioprio_set),
     NR(setuid), NR(setgid), NR(setreuid), NR(setregid), NR(setresuid), NR(setresgid), NR(setgroups), NR(setfsuid),
     NR(setfsgid), NR(capset), NR(keyctl), NR(add_key), NR(request_key),
     NR(mount), NR(umount2), NR(pivot_root), NR(chroot), NR(open_by_handle_at), NR(name_to_handle_at), NR(quotactl),
@@ -321,7 +322,13 @@ static const uint32_t refused[] = {
 };
 /* clang-format on */
 
-enum { CLONE3 = 435, MAX_FILTER = 256 };
+/* Their first argument is a process or a thread: 0, which is the thread that calls, or this process. */
+static const uint32_t own_only[] = {
+    NR(prlimit64),     NR(sched_setaffinity), NR(sched_setscheduler), NR(sched_setparam),
+    NR(sched_setattr), NR(migrate_pages),     NR(move_pages),
+};
+
+enum { CLONE3 = 435, MAX_FILTER = 512 };
 
 typedef struct filter {
     struct sock_filter code[MAX_FILTER];
@@ -388,7 +395,10 @@ static void build(filter *f)
     /* Signals to itself only (abort() and the like). */
     only_with(f, NR(kill), 0, (uint32_t)getpid(), false);
     only_with(f, NR(tgkill), 0, (uint32_t)getpid(), false);
-    only_with(f, NR(prlimit64), 0, (uint32_t)getpid(), true);
+    /* Limits, processors, scheduling and places of memory of its own only: the host's, or those of the worker that it
+     * is compared with, would change what is measured. */
+    for (size_t i = 0; i < STITCH__COUNT(own_only); i++)
+        only_with(f, own_only[i], 0, (uint32_t)getpid(), true);
     /* It must not become traceable again, nor put characters into a terminal. */
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, NR(prctl), 0, 5);
     load(f, argument(0));

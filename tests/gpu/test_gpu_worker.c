@@ -685,6 +685,11 @@ TEST(confined)
         ask(w, "dump", "refused");
         ask(w, "type", "refused");
         ask(w, "clone3", "failed: Function not implemented"); /* libc then takes another one, which is looked at */
+        ask(w, "renice", "refused");
+        ask(w, "processors host", "refused");
+        ask(w, "processors own", "allowed");
+        ask(w, "pages host", "refused");
+        ask(w, "pages own", "allowed");
         ask(w, "fork", "refused");
         ask(w, "exec", "refused");
         ask(w, "madvise 100", "refused"); /* MADV_HWPOISON, MADV_SOFT_OFFLINE, MADV_DONTNEED */
