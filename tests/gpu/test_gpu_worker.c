@@ -4,10 +4,13 @@
  * happens to the worker, this process and its own work on the device go on.
  */
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/ipc.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -616,6 +619,28 @@ TEST(killed_at_any_point)
 
 /* ---- confinement ------------------------------------------------------------------------------------------------- */
 
+/* One of the same user that has no more privileges than a worker: other workers are such. */
+static pid_t another_process(void)
+{
+    int ready[2];
+    char c;
+    CHECK_INT(pipe(ready), 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+        struct __user_cap_data_struct none[2] = {{0}};
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (syscall(SYS_capset, &head, none) == 0 && write(ready[1], "", 1) == 1)
+            pause();
+        _exit(1);
+    }
+    close(ready[1]);
+    CHECK_INT(read(ready[0], &c, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
 /* rlimits everywhere: as docs/worker.md says, or less where this process has less. */
 static void expected_limits(char *out, size_t size)
 {
@@ -685,11 +710,16 @@ TEST(confined)
         ask(w, "dump", "refused");
         ask(w, "type", "refused");
         ask(w, "clone3", "failed: Function not implemented"); /* libc then takes another one, which is looked at */
-        ask(w, "renice", "refused");
-        ask(w, "processors host", "refused");
-        ask(w, "processors own", "allowed");
-        ask(w, "pages host", "refused");
-        ask(w, "pages own", "allowed");
+        const char *const changes[] = {"renice", "processors", "pages"};
+        pid_t other = another_process();
+        for (size_t i = 0; i < STITCH__COUNT(changes); i++) {
+            snprintf(question, sizeof(question), "%s %d", changes[i], (int)other);
+            ask(w, question, "refused");
+        }
+        CHECK_INT(kill(other, SIGKILL), 0);
+        CHECK_INT(waitpid(other, NULL, 0), other);
+        ask(w, "processors 0", "allowed");
+        ask(w, "pages 0", "allowed");
         ask(w, "fork", "refused");
         ask(w, "exec", "refused");
         ask(w, "madvise 100", "refused"); /* MADV_HWPOISON, MADV_SOFT_OFFLINE, MADV_DONTNEED */

@@ -218,13 +218,13 @@ static void probe(const char *question, stitch__buf *answer)
         put_result(answer, prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
     else if (strcmp(question, "type") == 0) /* a character into a terminal; 2: there is none */
         put_result(answer, ioctl(2, TIOCSTI, "x") == 0);
-    else if (strcmp(question, "renice") == 0) /* what it has already: nothing changes */
-        put_result(answer, setpriority(PRIO_PROCESS, (id_t)getppid(), getpriority(PRIO_PROCESS, (id_t)getppid())) == 0);
+    else if (strncmp(question, "renice ", 7) == 0) /* to what it has already: nothing changes */
+        put_result(answer, setpriority(PRIO_PROCESS, (id_t)atoi(argument),
+                                       getpriority(PRIO_PROCESS, (id_t)atoi(argument))) == 0);
     else if (strncmp(question, "processors ", 11) == 0)
-        put_result(answer, keep_processors(strcmp(question + 11, "host") == 0 ? getppid() : 0));
+        put_result(answer, keep_processors(atoi(argument)));
     else if (strncmp(question, "pages ", 6) == 0)
-        put_result(answer, syscall(SYS_move_pages, strcmp(question + 6, "host") == 0 ? getppid() : 0, 0L, NULL, NULL,
-                                   NULL, 0) == 0);
+        put_result(answer, syscall(SYS_move_pages, atoi(argument), 0L, NULL, NULL, NULL, 0) == 0);
     else if (strcmp(question, "clone3") == 0)
         put_result(answer, syscall(435, NULL, 0) > 0);
     else if (strcmp(question, "fork") == 0)
