@@ -180,6 +180,10 @@ TEST(summary)
     CHECK_INT(stitch_report_summary_get(NULL, &s), STITCH_E_INVALID);
     CHECK_HAS(stitch_report_text(r), "PASSED");
     CHECK_HAS(stitch_report_text(r), "2.50 x against eager");
+    /* A task whose verdicts mean nothing. */
+    r->exploit.degenerate = true;
+    CHECK_INT(stitch_report_summary_get(r, &s), 0);
+    CHECK(s.degenerate && s.speedup == 0 && s.speedup_low == 0 && s.speedup_high == 0);
     stitch_report_free(r);
 }
 
