@@ -23,13 +23,13 @@ int stitch__clock_add(stitch__timer *t, stitch__side *s, const stitch__took *too
     return STITCH_OK;
 }
 
-/* Medians: the least that the host saw, and what events have. false: the host saw nothing. */
+/* Medians of the same kind: the least that the host saw, and what events have. false: the host saw nothing. */
 static bool compare(stitch_report *r, stitch__side *s, double *least, double *by_events)
 {
     if (!s->least_count)
         return false;
     stitch__sort_times(s->least_us, s->least_count);
-    *least = s->least_us[s->least_count / 2];
+    *least = (s->least_us[(s->least_count - 1) / 2] + s->least_us[s->least_count / 2]) / 2;
     stitch__timing_finish(r, s->timing);
     *by_events = s->timing->median + s->timing->taken_off_us;
     return *least > 0;

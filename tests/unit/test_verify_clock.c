@@ -132,6 +132,25 @@ static int judge(const seen *candidate, const seen *baseline, double *excess)
     return code;
 }
 
+/* One half of ten runs took `us`, the other one `more`, and the host saw a microsecond less of each. */
+static int judge_halves(double us, double more, double *excess)
+{
+    static stitch__verify v;
+    stitch__side side = {.candidate = true};
+    stitch__timer t = {.v = &v, .side_count = 1, .sides = &side};
+    int code = STITCH_OK;
+
+    CHECK_OK(stitch__report_new(NULL, &v.report, &err));
+    side.timing = &v.report->candidate;
+    add(&t, &side, &(seen){.us = us, .least = us - 1, .runs = 5});
+    add(&t, &side, &(seen){.us = more, .least = more - 1, .runs = 5});
+    CHECK_OK(stitch__clock_judge(&t, &code, &err));
+    *excess = v.report->clock_excess_us;
+    stitch_free(side.least_us);
+    stitch_report_free(v.report);
+    return code;
+}
+
 /* Beside a baseline of the same device. */
 TEST(times_that_cannot_be)
 {
@@ -167,6 +186,9 @@ TEST(times_without_a_baseline)
     CHECK_ERR(judge(&(seen){.us = 10, .least = 20, .some = 3, .runs = 30}, NULL, &excess), STITCH_E_VALIDATE,
               "at least 20 us");
     CHECK_INT(judge(&(seen){.us = 10, .least = 9, .other = 500, .some = 3, .runs = 30}, NULL, &excess), STITCH_OK);
+    /* Two halves that differ, as those of few runs do: both medians lie in between. */
+    CHECK_INT(judge_halves(1000, 1200, &excess), STITCH_OK);
+    CHECK_NEAR(excess, -1, 1e-9);
     /* Nothing was seen, or timed. */
     CHECK_INT(judge(&(seen){.us = 10, .runs = 20}, NULL, &excess), STITCH_OK);
     CHECK(isnan(excess));
