@@ -211,17 +211,6 @@ static int conclude(stitch__timer *t, int *code, stitch_error **why, stitch_erro
     return rc || *code ? rc : check_bound(t, code, why, err);
 }
 
-/* Weights are written once; nothing may have changed them since. */
-static int check_weights(stitch__verify *v, int *code, stitch_error **why, stitch_error **err)
-{
-    size_t changed;
-    int rc = stitch__find_changed(v, false, &changed, err);
-    if (!rc && changed != SIZE_MAX)
-        *code = stitch__err(v->ctx, why, STITCH_E_VALIDATE, "the program changed its weight %s while it was timed",
-                            v->infos[changed].name);
-    return rc;
-}
-
 /* The main baseline has the candidate's memory, but never the same place of a tensor at the same time: else the
  * candidate could pass for what the baseline wrote. That memory must not have gone with a worker that was lost, either.
  * Nor may it have written around that memory, which would then be the candidate's doing. Its opening has cleared the
@@ -297,9 +286,7 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
     if (!rc && !code)
         rc = stitch__exploit_after_timing(v, &code, &why, err);
     if (!rc && !code)
-        rc = check_weights(v, &code, &why, err);
-    if (!rc && !code)
-        rc = v->candidate.ops->inspect(v->candidate.self, &v->scope, &code, &why, err);
+        rc = stitch__look_around(&t, &code, &why, err);
     stitch__timer_close(&t);
     stitch__gpu_lock_release(&lock);
     if (!rc)

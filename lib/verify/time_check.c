@@ -258,9 +258,7 @@ static bool is_secret(const stitch__timer *t, size_t i)
     return i % part == stitch__seed_derive(t->v->options.seed, STITCH__SEED_CHECK, i / part) % part;
 }
 
-/* Where there are inputs that never change, an answer could be kept in memory that is looked at, and what was there put
- * back before that. */
-static int look_around(stitch__timer *t, int *code, stitch_error **why, stitch_error **err)
+int stitch__look_around(stitch__timer *t, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = t->v;
     size_t changed;
@@ -296,8 +294,10 @@ int stitch__block_check(stitch__timer *t, const stitch__block *b, size_t sides, 
     }
     if (!rc && !*code && checks.count)
         rc = conclude(t, &checks, b, code, why, err);
+    /* Where there are inputs that never change, an answer could be kept in memory that is looked at, and what was there
+     * put back before the end. */
     if (!rc && !*code && secret && stitch__task_has_fixed(v->task))
-        rc = look_around(t, code, why, err);
+        rc = stitch__look_around(t, code, why, err);
     t->checking_ns += stitch__now_ns() - began;
     return rc;
 }

@@ -91,6 +91,9 @@ void stitch__control_settle(stitch__timer *t);
 /* Brings what the one run of a block left out of reach of the next side, where both are on the same memory: the place
  * of an output is the other place there, which a timed run clears. */
 int stitch__side_take(stitch__timer *t, stitch__side *s, const stitch__block *b, stitch_error **err);
+/* Whether the candidate has changed its weights, which are written once, or what lies around its memory. *code, *why:
+ * it has. */
+int stitch__look_around(stitch__timer *t, int *code, stitch_error **why, stitch_error **err);
 /* What a block left against the reference, of the first `sides` sides: of the candidate each run, or only the first,
  * the last and a secret one of all; of baselines some. A wrong one of the candidate's is its failure. */
 int stitch__block_check(stitch__timer *t, const stitch__block *b, size_t sides, int *code, stitch_error **why,
