@@ -48,7 +48,8 @@ int stitch__runner_open_timing(stitch__runner *r, const stitch__run *run, stitch
 int stitch__runner_ready(stitch__runner *r, const stitch__run *run, int *code, stitch_error **why, stitch_error **err);
 int stitch__runner_enqueue(stitch__runner *r, const stitch__run *run, stitch_error **why);
 
-/* watch.c: after everything of a timed run is enqueued: stitch__took.least_us. Whatever goes wrong is left to waiting. */
+/* watch.c: after everything of a timed run is enqueued: stitch__took.least_us. Whatever goes wrong is left to waiting.
+ */
 double stitch__runner_watch(stitch__runner *r, const stitch__scope *scope);
 
 /* workspace.c */

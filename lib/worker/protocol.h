@@ -153,7 +153,7 @@ typedef struct stitch__reply {
     /* RUN_BLOCK */
     uint32_t run_count;
     stitch__took took[STITCH__BLOCK]; /* TIMED_RUN: the first */
-    const char *text; /* PROBE, PROFILE: the facts as JSON */
+    const char *text;                 /* PROBE, PROFILE: the facts as JSON */
     /* COMPILE */
     uint32_t result, rtc_call; /* as in stitch__rtc */
     uint64_t pieces[STITCH__PIECES];
