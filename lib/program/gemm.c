@@ -190,16 +190,6 @@ int stitch__encode_gemm(stitch_executor *x, const stitch__exec_plan *plan, const
 
 /* ---- set-up ---- */
 
-static bool has_products(const stitch__steps *list)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        const stitch__step *s = &list->items[i];
-        if (s->kind == STITCH__STEP_GEMM || (s->kind == STITCH__STEP_REPEAT && has_products(&s->u.repeat->steps)))
-            return true;
-    }
-    return false;
-}
-
 /* Shapes may depend on loop variables, so loops are walked to their end; entries that exist are found again. */
 static int setup_list(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, stitch_error **err)
 {
@@ -210,7 +200,7 @@ static int setup_list(stitch_executor *x, const stitch__exec_plan *plan, const s
             stitch__gemm_entry *e;
             product p;
             rc = evaluate(x, s, &p) ? entry_of(x, plan, s, &p, &e, err) : stitch__encode_failed(x, err);
-        } else if (s->kind == STITCH__STEP_REPEAT && has_products(&s->u.repeat->steps)) {
+        } else if (s->kind == STITCH__STEP_REPEAT && stitch__steps_have(&s->u.repeat->steps, STITCH__STEP_GEMM)) {
             const stitch__repeat_step *r = s->u.repeat;
             int64_t count;
             if (!stitch__eval(&x->session, s, "repeat.count", r->count, &count))
@@ -227,7 +217,7 @@ static int setup_list(stitch_executor *x, const stitch__exec_plan *plan, const s
 
 int stitch__gemm_setup(stitch_executor *x, const stitch__exec_plan *plan, const stitch__steps *list, stitch_error **err)
 {
-    if (x->dev->drv->sim_gemm || !has_products(list))
+    if (x->dev->drv->sim_gemm || !stitch__steps_have(list, STITCH__STEP_GEMM))
         return STITCH_OK;
     int rc = stitch__lt_open(x, err);
     return rc ? rc : setup_list(x, plan, list, err);

@@ -270,9 +270,14 @@ bool stitch__steps_have(const stitch__steps *list, int kind)
     return false;
 }
 
+bool stitch__doc_has(const stitch__doc *doc, int kind)
+{
+    return stitch__steps_have(&doc->prepare, kind) || stitch__steps_have(&doc->run, kind);
+}
+
 bool stitch__doc_calls_host(const stitch__doc *doc)
 {
-    return stitch__steps_have(&doc->prepare, STITCH__STEP_OP) || stitch__steps_have(&doc->run, STITCH__STEP_OP);
+    return stitch__doc_has(doc, STITCH__STEP_OP);
 }
 
 void stitch__doc_free(stitch__doc *doc)

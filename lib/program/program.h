@@ -309,6 +309,7 @@ int stitch__doc_parse(stitch_context *ctx, const json_t *root, const stitch__lim
 void stitch__doc_free(stitch__doc *doc);
 /* Whether a step of the list, or of one in it, is of a kind. */
 bool stitch__steps_have(const stitch__steps *list, int kind);
+bool stitch__doc_has(const stitch__doc *doc, int kind); /* prepare or run */
 /* Whether a step calls an operator of the host. */
 bool stitch__doc_calls_host(const stitch__doc *doc);
 /* The limits with defaults filled in. */

@@ -17,19 +17,13 @@ enum {
 #define MOST_SHARE 0.05  /* as is more than this of a run */
 #define MOST_TAKEN 0.25  /* of a run of the candidate, whose times would be what was measured of the baseline */
 
-static double median_of(double *us, size_t count)
-{
-    stitch__sort_times(us, count);
-    return (us[(count - 1) / 2] + us[count / 2]) / 2;
-}
-
 static int run_block(stitch__timer *t, const stitch__candidate *c, size_t number, double *us, int *code,
                      stitch_error **why)
 {
-    stitch__took took[RUNS];
-    int rc;
     stitch__run_block block = {.count = RUNS};
     const stitch__block like = {.number = number, .count = RUNS};
+    stitch__took took[RUNS];
+    int rc;
 
     for (uint32_t k = 0; k < RUNS; k++) {
         uint64_t seed = stitch__seed_derive(t->v->options.seed, STITCH__SEED_CONTROL, number * RUNS + k);
@@ -54,8 +48,8 @@ static int compare(stitch__timer *t, const stitch__candidate *here, const stitch
         rc = run_block(t, side ? there : here, number, us[side] + number * RUNS, code, why);
     }
     if (!rc && !*code) {
-        out->here_us = median_of(us[0], BLOCKS * RUNS);
-        out->there_us = median_of(us[1], BLOCKS * RUNS);
+        out->here_us = stitch__median(us[0], BLOCKS * RUNS);
+        out->there_us = stitch__median(us[1], BLOCKS * RUNS);
         out->runs = BLOCKS * RUNS;
     }
     return rc;
@@ -118,7 +112,7 @@ static const char *why_not(stitch__timer *t, double *us, int *rc, stitch_error *
     *rc = run_block(t, &s->program, 0, block, &code, err);
     if (*rc || code)
         return "the main baseline does not run"; /* as measuring it will say */
-    *us = median_of(block, RUNS);
+    *us = stitch__median(block, RUNS);
     return *us > LONGEST_US ? "the main baseline takes so long that two workers make no difference" : NULL;
 }
 
@@ -180,12 +174,10 @@ void stitch__control_settle(stitch__timer *t)
 
     if (off == 0 || !c->count)
         return;
-    stitch__timing_finish(r, c);
     most = MOST_TAKEN * (c->median + off);
     if (off <= most && off >= -most)
         return;
-    for (size_t i = 0; i < c->count; i++)
-        c->samples[i] += off;
+    stitch__timing_shift(c, off);
     c->taken_off_us = 0;
     r->no_control = "it is too much of a run of the candidate";
 }

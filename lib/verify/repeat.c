@@ -80,8 +80,7 @@ static void name_cublaslt(stitch__verify *v, char *out, size_t size)
 
 static bool has_products(const stitch_program *program)
 {
-    return program && (stitch__steps_have(&program->doc.prepare, STITCH__STEP_GEMM) ||
-                       stitch__steps_have(&program->doc.run, STITCH__STEP_GEMM));
+    return program && stitch__doc_has(&program->doc, STITCH__STEP_GEMM);
 }
 
 static bool task_has_products(const stitch_task *t)

@@ -170,9 +170,10 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-void stitch__sort_times(double *us, size_t count)
+double stitch__median(double *us, size_t count)
 {
     qsort(us, count, sizeof(*us), by_value);
+    return (us[(count - 1) / 2] + us[count / 2]) / 2;
 }
 
 /* Nearest rank: a value that was measured. */
@@ -191,16 +192,25 @@ bool stitch__timing_finish(stitch_report *r, stitch__timing *t)
     if (!sorted)
         return false;
     memcpy(sorted, t->samples, t->count * sizeof(*sorted));
-    stitch__sort_times(sorted, t->count);
+    t->median = stitch__median(sorted, t->count);
     for (size_t i = 0; i < t->count; i++)
         sum += sorted[i];
-    t->median = t->count % 2 ? sorted[t->count / 2] : (sorted[t->count / 2 - 1] + sorted[t->count / 2]) / 2;
     t->low = percentile(sorted, t->count, 5);
     t->high = percentile(sorted, t->count, 95);
     t->smallest = sorted[0];
     t->mean = sum / (double)t->count;
     stitch_free(sorted);
     return true;
+}
+
+void stitch__timing_shift(stitch__timing *t, double us)
+{
+    double *const all[] = {&t->median, &t->low, &t->high, &t->mean, &t->smallest};
+
+    for (size_t i = 0; i < t->count; i++)
+        t->samples[i] += us;
+    for (size_t i = 0; i < STITCH__COUNT(all); i++)
+        *all[i] += us;
 }
 
 int stitch__report_finish(stitch_report *r, stitch_error **err)

@@ -190,19 +190,23 @@ static int check_bound(stitch__timer *t, int *code, stitch_error **why, stitch_e
     return rc;
 }
 
-/* Statistics of what was measured. */
+/* Statistics of what was measured, which everything that is concluded of it starts from. */
+static int finish_times(stitch_report *r, stitch_error **err)
+{
+    bool finished = stitch__timing_finish(r, &r->candidate);
+
+    for (size_t i = 0; i < r->baseline_count; i++)
+        finished = stitch__timing_finish(r, &r->baselines[i]) && finished;
+    return finished ? STITCH_OK : stitch__err_nomem(r->ctx, err); /* a median of 0 would be faster than any device */
+}
+
 static int conclude(stitch__timer *t, int *code, stitch_error **why, stitch_error **err)
 {
     stitch__verify *v = t->v;
     stitch_report *r = v->report;
     uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_BOOTSTRAP, 0);
-    bool finished = stitch__timing_finish(r, &r->candidate);
     int rc = STITCH_OK;
 
-    for (size_t i = 0; i < r->baseline_count; i++)
-        finished = stitch__timing_finish(r, &r->baselines[i]) && finished;
-    if (!finished) /* a median of 0 would be faster than any device */
-        return stitch__err_nomem(v->ctx, err);
     if (r->baseline_count && r->baselines[0].count && r->candidate.count) {
         size_t pairs = r->candidate.count < r->baselines[0].count ? r->candidate.count : r->baselines[0].count;
         rc = stitch__speedup_interval(v->ctx, r->baselines[0].samples, r->candidate.samples, pairs, seed,
@@ -279,6 +283,8 @@ int stitch__stage_time(stitch__verify *v, stitch_error **err)
         rc = stitch__side_room(&t, &t.sides[k], err);
     if (!rc && !code)
         rc = measure(&t, &code, &why, err);
+    if (!rc)
+        rc = finish_times(v->report, err);
     if (!rc)
         stitch__control_settle(&t);
     if (!rc && !code)

@@ -23,14 +23,12 @@ int stitch__clock_add(stitch__timer *t, stitch__side *s, const stitch__took *too
     return STITCH_OK;
 }
 
-/* Medians of the same kind: the least that the host saw, and what events have. false: the host saw nothing. */
-static bool compare(stitch_report *r, stitch__side *s, double *least, double *by_events)
+/* Medians: the least that the host saw, and what events have. false: the host saw nothing. */
+static bool compare(stitch__side *s, double *least, double *by_events)
 {
     if (!s->least_count)
         return false;
-    stitch__sort_times(s->least_us, s->least_count);
-    *least = (s->least_us[(s->least_count - 1) / 2] + s->least_us[s->least_count / 2]) / 2;
-    stitch__timing_finish(r, s->timing);
+    *least = stitch__median(s->least_us, s->least_count);
     *by_events = s->timing->median + s->timing->taken_off_us;
     return *least > 0;
 }
@@ -40,11 +38,11 @@ int stitch__clock_judge(stitch__timer *t, int *code, stitch_error **why)
     stitch_report *r = t->v->report;
     double least, by_events, usual = 0, most, share, like, like_events;
 
-    if (!compare(r, &t->sides[0], &least, &by_events))
+    if (!compare(&t->sides[0], &least, &by_events))
         return STITCH_OK;
     r->clock_excess_us = least - by_events;
     r->clock_known = true;
-    if (t->side_count > 1 && !t->sides[1].broken && compare(r, &t->sides[1], &like, &like_events)) {
+    if (t->side_count > 1 && !t->sides[1].broken && compare(&t->sides[1], &like, &like_events)) {
         usual = like > like_events ? like - like_events : 0;
         most = MOST_US;
         share = MOST_SHARE;

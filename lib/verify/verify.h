@@ -254,9 +254,11 @@ stitch__trial *stitch__report_add_trial(stitch_report *r, const char *kind, bool
 /* 1 - busy time / median, at least 0; negative: not known. */
 double stitch__idle_share(const stitch_report *r);
 int stitch__timing_add(stitch_report *r, stitch__timing *t, double us, stitch_error **err);
-void stitch__sort_times(double *us, size_t count);
-bool stitch__timing_finish(stitch_report *r,
-                           stitch__timing *t); /* sorts a copy: median, percentiles; false: no memory */
+double stitch__median(double *us, size_t count); /* sorts them; count: not 0 */
+/* Median, percentiles and so on of a copy that it sorts. false: no memory. */
+bool stitch__timing_finish(stitch_report *r, stitch__timing *t);
+/* Adds to all samples, and to what has been made of them. */
+void stitch__timing_shift(stitch__timing *t, double us);
 /* JSON, text and fingerprint; the report is immutable from here on. */
 int stitch__report_finish(stitch_report *r, stitch_error **err);
 

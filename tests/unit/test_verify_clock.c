@@ -123,6 +123,7 @@ static int judge(const seen *candidate, const seen *baseline, double *excess)
     add(&t, &sides[0], candidate);
     if (baseline)
         add(&t, &sides[1], baseline);
+    CHECK(stitch__timing_finish(v.report, sides[0].timing) && stitch__timing_finish(v.report, &other));
     CHECK_OK(stitch__clock_judge(&t, &code, &err));
     *excess = v.report->clock_known ? v.report->clock_excess_us : NAN;
     for (int i = 0; i < 2; i++)
@@ -144,6 +145,7 @@ static int judge_halves(double us, double more, double *excess)
     side.timing = &v.report->candidate;
     add(&t, &side, &(seen){.us = us, .least = us - 1, .runs = 5});
     add(&t, &side, &(seen){.us = more, .least = more - 1, .runs = 5});
+    CHECK(stitch__timing_finish(v.report, side.timing));
     CHECK_OK(stitch__clock_judge(&t, &code, &err));
     *excess = v.report->clock_excess_us;
     stitch_free(side.least_us);
