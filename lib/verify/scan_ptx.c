@@ -307,34 +307,31 @@ static int take(reader *r, const stitch__ptx_statement *st)
 /* One pass. With `taking`, instructions are counted; otherwise addresses are followed. */
 static int pass(reader *r, const char *start, size_t len, stitch__ptx_statement *st, bool taking)
 {
-    stitch__ptx_text x = {start, start + len, 1};
-    unsigned depth = 0;
+    stitch__ptx_text x = {start, start + len, 1, 0};
     int rc = STITCH_OK;
     r->function = (stitch__ptx_token){"", 0};
     r->f = NULL;
     while (rc == STITCH_OK && !r->nomem && stitch__ptx_next(&x, st)) {
         stitch__ptx_token name;
         bool kernel;
-        if (depth == 0 && function_name(st, &name, &kernel)) {
+        if (st->depth == 0 && function_name(st, &name, &kernel)) {
             r->function = st->end == '{' ? name : (stitch__ptx_token){"", 0};
             if (taking && st->end == '{')
                 rc = stitch__scan_add_function(r->scan, name.s, name.len, kernel, &r->f);
             else if (taking && in_list(st, ".extern", &(size_t){0}))
                 rc = stitch__scan_add_call(r->scan, name.s, name.len); /* declared only: it is elsewhere */
-        } else if (depth == 0 && !taking && in_list(st, "=", &(size_t){0})) {
+        } else if (st->depth == 0 && !taking && in_list(st, "=", &(size_t){0})) {
             follow_initialiser(r, st);
-        } else if (depth > 0 && st->count && taking && r->f) {
+        } else if (st->depth > 0 && st->count && taking && r->f) {
             rc = take(r, st);
-        } else if (depth > 0 && st->count && !taking) {
+        } else if (st->depth > 0 && st->count && !taking) {
             size_t first = stitch__ptx_is(st->t[0], "@") ? (st->count > 1 && stitch__ptx_is(st->t[1], "!") ? 3 : 2) : 0;
             if (stitch__ptx_is(st->t[0], ".param"))
                 forget(r, st);
             else if (first < st->count && *st->t[first].s != '.')
                 follow(r, st, first);
         }
-        if (st->end == '{')
-            depth++;
-        else if (st->end == '}' && depth && --depth == 0)
+        if (st->end == '}' && st->depth == 1)
             r->f = NULL;
     }
     return r->nomem ? STITCH_E_NOMEM : rc;
@@ -354,9 +351,9 @@ static void conclude(reader *r, bool settled)
 
 /* What the text says about variables: headers of CUDA's declare hundreds that nothing uses. One that a function
  * declares for itself has another name in machine code, so that what is done with it goes unseen. */
-static void see_variables(reader *r, const stitch__ptx_statement *st, bool in_function)
+static void see_variables(reader *r, const stitch__ptx_statement *st)
 {
-    bool said = in_function;
+    bool in_function = st->depth > 0, said = in_function;
     for (size_t i = 0; i < st->count; i++) {
         size_t index = (size_t)slot_of(r->variables, r->variable_cap, (stitch__ptx_token){"", 0}, st->t[i])->mask;
         if (index && said)
@@ -373,8 +370,7 @@ static void see_variables(reader *r, const stitch__ptx_statement *st, bool in_fu
 
 static int find_variables(reader *r, const char *start, size_t len, stitch__ptx_statement *st)
 {
-    stitch__ptx_text x = {start, start + len, 1};
-    unsigned depth = 0;
+    stitch__ptx_text x = {start, start + len, 1, 0};
     for (r->variable_cap = 16; r->variable_cap < 2 * r->scan->global_count;)
         r->variable_cap *= 2;
     r->variables = stitch__calloc(r->scan->ctx, r->variable_cap, sizeof(*r->variables));
@@ -388,12 +384,8 @@ static int find_variables(reader *r, const char *start, size_t len, stitch__ptx_
     while (stitch__ptx_next(&x, st)) {
         stitch__ptx_token name;
         bool kernel;
-        if (depth || !function_name(st, &name, &kernel))
-            see_variables(r, st, depth > 0);
-        if (st->end == '{')
-            depth++;
-        else if (st->end == '}' && depth)
-            depth--;
+        if (st->depth || !function_name(st, &name, &kernel))
+            see_variables(r, st);
     }
     return STITCH_OK;
 }
@@ -401,16 +393,15 @@ static int find_variables(reader *r, const char *start, size_t len, stitch__ptx_
 /* Variables of a module that there is no machine code of. */
 static int take_variables(stitch__scan *scan, const char *start, size_t len, stitch__ptx_statement *st)
 {
-    stitch__ptx_text x = {start, start + len, 1};
-    unsigned depth = 0;
+    stitch__ptx_text x = {start, start + len, 1, 0};
     int rc = STITCH_OK;
     while (rc == STITCH_OK && stitch__ptx_next(&x, st)) {
         size_t at, bracket = 0;
         stitch__ptx_token name;
         bool kernel;
         bool own =
-            depth > 0 && st->count && (stitch__ptx_is(st->t[0], ".global") || stitch__ptx_is(st->t[0], ".const"));
-        bool module = depth == 0 && st->count && (in_list(st, ".global", &at) || in_list(st, ".const", &at));
+            st->depth > 0 && st->count && (stitch__ptx_is(st->t[0], ".global") || stitch__ptx_is(st->t[0], ".const"));
+        bool module = st->depth == 0 && st->count && (in_list(st, ".global", &at) || in_list(st, ".const", &at));
         if (own || (module && !in_list(st, ".extern", &at) &&
                     !function_name(st, &name, &kernel))) { /* of a function, or of all of them */
             size_t last = 0;
@@ -427,10 +418,6 @@ static int take_variables(stitch__scan *scan, const char *start, size_t len, sti
                 rc = stitch__scan_add_global(scan, st->t[last].s, st->t[last].len,
                                              bytes.len < 12 ? strtoull(bytes.s, NULL, 10) : 0, initialised, managed);
         }
-        if (st->end == '{')
-            depth++;
-        else if (st->end == '}' && depth)
-            depth--;
     }
     return rc;
 }

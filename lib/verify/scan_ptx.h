@@ -19,12 +19,14 @@ typedef struct stitch__ptx_statement {
     size_t count;
     bool cut, words_cut; /* words_cut: that is more than numbers */
     char end;            /* ';', '{', '}', or 0 at the end of the text */
+    unsigned depth;      /* blocks that it is in */
     int line;
 } stitch__ptx_statement;
 
 typedef struct stitch__ptx_text {
     const char *at, *end;
     int line;
+    unsigned depth; /* of what comes next */
 } stitch__ptx_text;
 
 static inline bool stitch__ptx_is_word(char c)

@@ -86,6 +86,7 @@ bool stitch__ptx_next(stitch__ptx_text *x, stitch__ptx_statement *st)
     st->count = 0;
     st->cut = st->words_cut = false;
     st->end = 0;
+    st->depth = x->depth;
     for (;;) {
         stitch__ptx_token t = next(x);
         if (t.len == 0)
@@ -102,6 +103,8 @@ bool stitch__ptx_next(stitch__ptx_text *x, stitch__ptx_statement *st)
                 depth++;
             } else {
                 st->end = *t.s;
+                x->depth += st->end == '{';
+                x->depth -= st->end == '}' && x->depth;
                 return true;
             }
         } else if (stitch__ptx_is(t, "{")) {
