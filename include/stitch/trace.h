@@ -54,17 +54,22 @@ typedef enum stitch_trace_kind {
 /** "kernel", "copy", ...; "unknown" for a value that is none. @since 0.1.0 */
 STITCH_API const char *stitch_trace_kind_name(int kind);
 
-/** What stitch_trace_options.flags leaves out. @since 0.1.0 */
+/** stitch_trace_options.flags. @since 0.1.0 */
 #define STITCH_TRACE_NO_SYNC    1u /**< no SYNC records */
 #define STITCH_TRACE_NO_DRIVER  2u /**< no calls of the driver API */
 #define STITCH_TRACE_NO_RUNTIME 4u /**< no calls of the runtime API */
 #define STITCH_TRACE_NO_WAIT                                                                                           \
     8u /**< stitch_trace_end() does not wait for the device: work that is not done then is not in the trace */
+/** stitch_trace_end() takes CUPTI out of the process (cuptiFinalize()), so that launches cost what they did before; the
+ * next trace or profile loads it into it again. Only where no other thread launches a graph or uses CUPTI from the
+ * start of that call to its end: the next launch of such a graph can fail, and take the context with it. Not with
+ * NO_WAIT, and it is left out where the wait fails. @since 0.1.0 */
+#define STITCH_TRACE_UNLOAD 16u
 
 /** @since 0.1.0 */
 typedef struct stitch_trace_options {
     size_t struct_size;
-    uint32_t flags; /**< STITCH_TRACE_NO_* */
+    uint32_t flags; /**< STITCH_TRACE_NO_*, STITCH_TRACE_UNLOAD */
     uint32_t reserved;
     uint64_t max_records;        /**< what comes after so many is counted as dropped; 0: 1 Mi (about 130 MB) */
     const stitch_cancel *cancel; /**< ends the wait of stitch_trace_end(); outlives the trace's recording */

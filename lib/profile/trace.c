@@ -5,8 +5,9 @@
  *   of another tool would be taken from it. The subscription ends with the trace: torch.profiler, which subscribes
  * once, would otherwise never get one.
  * - CONCURRENT_KERNEL, not KERNEL (serialises, no times in graphs) and never GRAPH_TRACE (has crashed).
- * - No cuptiFinalize, though nothing else takes back what CUPTI adds to launches once it was used: where a graph is
- *   launched between the end of a trace and that call, its next launch faults, and the host's context is lost.
+ * - No cuptiFinalize unless the host asks for it, though nothing else takes back what CUPTI adds to launches once it
+ * was used: where a graph is launched between the end of a trace and that call, its next launch can fault, and the
+ * host's context is lost.
  * - A buffer request is answered even where memory has run out, from a spare one: CUPTI before 12.9 can crash without.
  */
 #include <pthread.h>
@@ -231,8 +232,9 @@ static void count_dropped(stitch_trace *trace)
     }
 }
 
-/* Switches off what was switched on, has the buffers back, lets go of CUPTI. Whatever fails, the rest is done. */
-static int detach(stitch_trace *trace, stitch_error **err)
+/* Switches off what was switched on, has the buffers back, lets go of CUPTI. Whatever fails, the rest is done, but for
+ * unloading. */
+static int detach(stitch_trace *trace, bool unload, stitch_error **err)
 {
     const stitch__cupti *cupti = trace->cupti;
     int rc = STITCH_OK;
@@ -247,6 +249,8 @@ static int detach(stitch_trace *trace, stitch_error **err)
     }
     trace->subscriber = NULL;
     listen(false);
+    if (!rc && unload)
+        note(trace, &rc, cupti->Finalize(), "cuptiFinalize", err);
     if (trace->reader.graphs) /* before others can claim CUPTI */
         stitch__exclusive_note_graph();
     release();
@@ -310,11 +314,22 @@ static void trace_destroy(stitch_trace *trace)
 int stitch__trace_start(stitch_context *ctx, const stitch__cupti *cupti, stitch__device *dev,
                         const stitch_trace_options *options, stitch_trace **out, stitch_error **err)
 {
-    enum { FLAGS = STITCH_TRACE_NO_SYNC | STITCH_TRACE_NO_DRIVER | STITCH_TRACE_NO_RUNTIME | STITCH_TRACE_NO_WAIT };
+    enum {
+        UNLOAD = STITCH_TRACE_UNLOAD,
+        NO_WAIT = STITCH_TRACE_NO_WAIT,
+        FLAGS = STITCH_TRACE_NO_SYNC | STITCH_TRACE_NO_DRIVER | STITCH_TRACE_NO_RUNTIME | NO_WAIT | UNLOAD
+    };
     *out = NULL;
     if (options->flags & ~(uint32_t)FLAGS)
         return stitch__err(ctx, err, STITCH_E_INVALID, "stitch_trace_begin: flags has unknown bits (0x%" PRIx32 ")",
                            options->flags);
+    if ((options->flags & (UNLOAD | NO_WAIT)) == (UNLOAD | NO_WAIT))
+        return stitch__err(
+            ctx, err, STITCH_E_INVALID,
+            "stitch_trace_begin: STITCH_TRACE_UNLOAD needs the wait that STITCH_TRACE_NO_WAIT leaves out");
+    if (options->flags & UNLOAD && !cupti->Finalize)
+        return stitch__err(ctx, err, STITCH_E_UNSUPPORTED, "this CUPTI (%s) cannot be taken out of a process",
+                           cupti->path ? cupti->path : "");
     if (cupti->version == VERSION_HANGS)
         return stitch__err(ctx, err, STITCH_E_NO_LIBRARY,
                            "CUPTI of CUDA 13.0 (%s) can hang when a trace ends; use the one of CUDA 13.0 Update 1 or "
@@ -343,7 +358,7 @@ int stitch__trace_start(stitch_context *ctx, const stitch__cupti *cupti, stitch_
     }
     rc = attach(trace, err);
     if (rc) {
-        detach(trace, NULL);
+        detach(trace, false, NULL);
         trace_destroy(trace);
         return rc;
     }
@@ -395,7 +410,7 @@ static int stop(stitch_trace *trace, const stitch__scope *scope, stitch_error **
         rc = stitch__context_wait(trace->dev, scope, "the device's work at the end of a trace", err);
     if (trace->cupti->GetTimestamp(&now) == STITCH__CUPTI_OK && now > trace->reader.began)
         trace->timeline.length = (int64_t)(now - trace->reader.began);
-    int gone = detach(trace, rc ? NULL : err);
+    int gone = detach(trace, !rc && scope && trace->flags & STITCH_TRACE_UNLOAD, rc ? NULL : err);
     rc = rc ? rc : gone;
     trace->ended = true;
     trace->timeline.dropped += trace->reader.lost_buffers;

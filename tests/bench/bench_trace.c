@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tracing costs: a launch without CUPTI, with a trace of device work alone, with a full trace, and between traces;
- * the same for the launch of a graph of eight kernels; beginning and ending a trace.
+ * What tracing costs: a launch without CUPTI, with a trace of device work alone, with a full trace, between traces, and
+ * after one that took CUPTI out of the process; the same for the launch of a graph of eight kernels; beginning and
+ * ending a trace.
  *
  * usage: bench_trace [ROUNDS]     (default 30; in each, every case has its turn with 2,000 launches). Medians with the
  * 5th and 95th percentile. Exits with 77 where there is no GPU or no CUPTI.
@@ -15,10 +16,10 @@
 #include <stitch/stitch.h>
 
 enum { MAX_ROUNDS = 1000, LAUNCHES = 2000, GRAPHS = 250, NODES = 8 };
-enum { BEFORE, OFF, DEVICE, FULL, CASES };
+enum { BEFORE, OFF, DEVICE, FULL, UNLOADED, CASES };
 
 static const char *const names[CASES] = {"before the first trace", "between traces", "trace of device work",
-                                         "full trace"};
+                                         "full trace", "CUPTI unloaded"};
 static const char source[] = "extern \"C\" __global__ void nothing(int x) {}\n";
 
 typedef struct bench {
@@ -154,6 +155,7 @@ int main(int argc, char **argv)
     int asked = argc > 1 ? atoi(argv[1]) : 30;
     size_t rounds = asked < 1 ? 1 : asked > MAX_ROUNDS ? MAX_ROUNDS : (size_t)asked;
     bench b = {0};
+    stitch_trace_options options = on_device;
     stitch_trace *trace = NULL;
     stitch_error *err = NULL;
     set_up(&b);
@@ -172,6 +174,14 @@ int main(int argc, char **argv)
         measure(&b, &t[OFF], r);
         traced(&b, true, &t[FULL], r);
     }
+    options.flags |= STITCH_TRACE_UNLOAD;
+    options.flags &= ~(uint32_t)STITCH_TRACE_NO_WAIT;
+    check(stitch_trace_begin(b.ctx, &options, &trace, &err), "the last begin", err);
+    launch(&b);
+    check(stitch_trace_end(trace, &err), "the last end", err);
+    stitch_trace_free(trace);
+    for (size_t r = 0; r < rounds; r++)
+        measure(&b, &t[UNLOADED], r);
     for (int c = 0; c < CASES; c++)
         print("launch, host's call", names[c], t[c].call, rounds);
     for (int c = 0; c < CASES; c++)

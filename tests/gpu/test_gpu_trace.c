@@ -260,6 +260,41 @@ TEST(nodes_of_graphs)
     close_work();
 }
 
+/* CUPTI goes with each of several traces, and graphs work on, from before the first and from within. */
+TEST(graphs_after_cupti_has_gone)
+{
+    enum { LAUNCHES = 20 };
+    stitch_trace_options o = STITCH_TRACE_OPTIONS_INIT;
+    CUgraphExec before, within[3];
+
+    open_work();
+    before = make_graph();
+    o.flags = STITCH_TRACE_UNLOAD;
+    for (int round = 0; round < 3; round++) {
+        CHECK_OK(stitch_trace_begin(ctx, &o, &trace, &err));
+        within[round] = make_graph();
+        for (int i = 0; i < LAUNCHES; i++) {
+            CHECK_INT(drv->GraphLaunch(before, stream), CUDA_SUCCESS);
+            CHECK_INT(drv->GraphLaunch(within[round], stream), CUDA_SUCCESS);
+        }
+        stitch_trace_summary s = end();
+        CHECK_INT(s.graph_launches, 2 * LAUNCHES);
+        CHECK_INT(row_of("n::add<64>").count, 2 * LAUNCHES * 5);
+        stitch_trace_free(trace);
+        trace = NULL;
+        for (int i = 0; i < LAUNCHES; i++) {
+            CHECK_INT(drv->GraphLaunch(before, stream), CUDA_SUCCESS);
+            for (int k = 0; k <= round; k++)
+                CHECK_INT(drv->GraphLaunch(within[k], stream), CUDA_SUCCESS);
+        }
+        CHECK_INT(drv->StreamSynchronize(stream), CUDA_SUCCESS);
+    }
+    CHECK_INT(drv->GraphExecDestroy(before), CUDA_SUCCESS);
+    for (int round = 0; round < 3; round++)
+        CHECK_INT(drv->GraphExecDestroy(within[round]), CUDA_SUCCESS);
+    close_work();
+}
+
 TEST(copies_and_fills)
 {
     enum { BYTES = 16 << 20 };
@@ -606,7 +641,8 @@ TEST(perfetto_json_of_real_work)
     close_work();
 }
 
-TEST_MAIN(RUN(launches_are_counted), RUN(the_occupancy_is_the_drivers), RUN(nodes_of_graphs), RUN(copies_and_fills),
-          RUN(gaps_have_causes), RUN(work_that_overlaps_counts_once), RUN(busy_time_of_a_region), RUN(threads),
-          RUN(what_a_program_launches), RUN(steps_of_a_program), RUN(simulated_devices_have_no_timeline),
-          RUN(perfetto_json_of_real_work), RUN(a_thousand_compile_trace_unload_cycles))
+TEST_MAIN(RUN(launches_are_counted), RUN(the_occupancy_is_the_drivers), RUN(nodes_of_graphs),
+          RUN(graphs_after_cupti_has_gone), RUN(copies_and_fills), RUN(gaps_have_causes),
+          RUN(work_that_overlaps_counts_once), RUN(busy_time_of_a_region), RUN(threads), RUN(what_a_program_launches),
+          RUN(steps_of_a_program), RUN(simulated_devices_have_no_timeline), RUN(perfetto_json_of_real_work),
+          RUN(a_thousand_compile_trace_unload_cycles))

@@ -181,6 +181,18 @@ static int unsubscribe(void *subscriber)
     return STITCH__CUPTI_OK;
 }
 
+static int finalize(void)
+{
+    ENTER(Finalize);
+    if (fake_cupti_state.subscribed)
+        return 1;
+    for (int i = 0; i < 64; i++)
+        if (fake_cupti_state.enabled[i])
+            return 1;
+    fake_cupti_state.unloads++;
+    return STITCH__CUPTI_OK;
+}
+
 static int get_timestamp(uint64_t *timestamp)
 {
     ENTER(GetTimestamp);
@@ -278,6 +290,8 @@ void *fake_cupti_get_proc(const char *symbol, void *userdata)
         PROC(subscribe_named);
     else if (strcmp(symbol, "cuptiUnsubscribe") == 0)
         PROC(unsubscribe);
+    else if (strcmp(symbol, "cuptiFinalize") == 0 && !fake_cupti_state.lasting)
+        PROC(finalize);
     else if (strcmp(symbol, "cuptiGetTimestamp") == 0)
         PROC(get_timestamp);
     else if (strcmp(symbol, "cuptiGetCallbackName") == 0)

@@ -23,6 +23,8 @@ typedef struct fake_cupti {
     const char *holder; /* name of another subscriber; NULL: there is none */
     bool unnamed;       /* no cuptiSubscribe_v2 */
     bool subscribed;
+    bool lasting;              /* no cuptiFinalize */
+    int unloads;               /* by it, with nothing on and nobody subscribed */
     int enabled[64];           /* by kind */
     uint64_t now;              /* the clock; every look at it adds 10 */
     size_t dropped;            /* returned once */

@@ -263,6 +263,60 @@ TEST(flags_leave_kinds_out)
     CHECK_INT(stitch__trace_timeline(trace)->count, 2);
 }
 
+/* Asked for, CUPTI goes with the trace, when nobody uses it any more, and comes back with the next one. */
+TEST(cupti_goes_with_a_trace)
+{
+    static const int in_the_way[] = {FAKE_ActivityDisable, FAKE_ActivityFlushAll, FAKE_Unsubscribe};
+    stitch_trace_options o = STITCH_TRACE_OPTIONS_INIT;
+
+    begin_fresh();
+    CHECK_OK(begin());
+    CHECK_OK(stitch_trace_end(trace, &err));
+    CHECK_INT(fake_cupti_state.calls[FAKE_Finalize], 0);
+    o.flags = STITCH_TRACE_UNLOAD;
+    for (int i = 1; i <= 3; i++) {
+        stitch_trace_summary s = STITCH_TRACE_SUMMARY_INIT;
+        stitch_trace_free(trace);
+        CHECK_OK(stitch__trace_start(ctx, &cupti, NULL, &o, &trace, &err));
+        add_work();
+        CHECK_OK(stitch_trace_end(trace, &err));
+        CHECK_INT(fake_cupti_state.unloads, i);
+        CHECK_OK(stitch_trace_summary_get(trace, &s));
+        CHECK_INT(s.records, 8);
+    }
+    /* One that is given up, or that CUPTI does not let go of, leaves it where it is. */
+    stitch_trace_free(trace);
+    CHECK_OK(stitch__trace_start(ctx, &cupti, NULL, &o, &trace, &err));
+    stitch_trace_free(trace);
+    CHECK_INT(fake_cupti_state.calls[FAKE_Finalize], 3);
+    for (size_t i = 0; i < STITCH__COUNT(in_the_way); i++) {
+        begin_fresh();
+        CHECK_OK(stitch__trace_start(ctx, &cupti, NULL, &o, &trace, &err));
+        fake_cupti_state.fail[in_the_way[i]] = 999;
+        CHECK_ERR(stitch_trace_end(trace, &err), STITCH_E_LIBRARY, "the fake failed");
+        CHECK_INT(fake_cupti_state.calls[FAKE_Finalize], 0);
+        stitch_trace_free(trace);
+        trace = NULL;
+        fake_cupti_reset();
+    }
+    begin_fresh();
+    CHECK_OK(stitch__trace_start(ctx, &cupti, NULL, &o, &trace, &err));
+    add_work();
+    fake_cupti_state.fail[FAKE_Finalize] = 999;
+    CHECK_ERR(stitch_trace_end(trace, &err), STITCH_E_LIBRARY, "cuptiFinalize");
+    stitch_trace_free(trace);
+    trace = NULL;
+    check_quiet();
+    o.flags |= STITCH_TRACE_NO_WAIT;
+    CHECK_ERR(stitch__trace_start(ctx, &cupti, NULL, &o, &trace, &err), STITCH_E_INVALID, "STITCH_TRACE_NO_WAIT");
+    o.flags = STITCH_TRACE_UNLOAD;
+    begin_fresh();
+    fake_cupti_state.lasting = true;
+    CHECK_OK(stitch__cupti_bind(ctx, fake_cupti_get_proc, NULL, "libcupti.so.13", &cupti, &err));
+    CHECK_ERR(stitch__trace_start(ctx, &cupti, NULL, &o, &trace, &err), STITCH_E_UNSUPPORTED, "taken out of a process");
+    begin_fresh();
+}
+
 /* ---- what others do ---- */
 
 TEST(another_tool_holds_cupti)
@@ -798,9 +852,9 @@ TEST(kind_names)
 }
 
 TEST_MAIN(RUN(graphs_are_remembered), RUN(records_and_results), RUN(struct_sizes), RUN(flags_leave_kinds_out),
-          RUN(another_tool_holds_cupti), RUN(a_cupti_that_needs_a_driver), RUN(one_trace_a_process), RUN(versions),
-          RUN(every_error_in_every_function), RUN(advice), RUN(a_kind_that_is_not_there), RUN(odd_records),
-          RUN(buffers_of_odd_sizes), RUN(dropped_records), RUN(buffers_that_come_late_or_are_not_ours),
-          RUN(memory_runs_out_for_buffers), RUN(threads_share_a_trace), RUN(threads_race_for_a_trace),
-          RUN(buffers_come_back_while_traces_come_and_go), RUN(no_memory), RUN(a_thousand_traces_leak_nothing),
-          RUN(the_real_library_answers), RUN(no_library), RUN(kind_names))
+          RUN(cupti_goes_with_a_trace), RUN(another_tool_holds_cupti), RUN(a_cupti_that_needs_a_driver),
+          RUN(one_trace_a_process), RUN(versions), RUN(every_error_in_every_function), RUN(advice),
+          RUN(a_kind_that_is_not_there), RUN(odd_records), RUN(buffers_of_odd_sizes), RUN(dropped_records),
+          RUN(buffers_that_come_late_or_are_not_ours), RUN(memory_runs_out_for_buffers), RUN(threads_share_a_trace),
+          RUN(threads_race_for_a_trace), RUN(buffers_come_back_while_traces_come_and_go), RUN(no_memory),
+          RUN(a_thousand_traces_leak_nothing), RUN(the_real_library_answers), RUN(no_library), RUN(kind_names))

@@ -159,11 +159,13 @@ class Trace(Handle):
         driver: bool = True,
         runtime: bool = True,
         wait: bool = True,
+        unload: bool = False,
         cancel: Optional[Cancel] = None,
         timeout: Optional[float] = None,
     ) -> None:
         """Starts. sync, driver, runtime: which records of the host are kept; wait: end() waits for the device, at most
-        `timeout` seconds (None: 60), and Ctrl-C and `cancel` end the wait. max_records 0: 1 Mi."""
+        `timeout` seconds (None: 60), and Ctrl-C and `cancel` end the wait. max_records 0: 1 Mi. unload: end() takes
+        CUPTI out of the process; no other thread may launch a graph or use CUPTI meanwhile (docs/trace.md)."""
         options = make(c.stitch_trace_options)
         options.max_records = max_records
         options.flags = (
@@ -171,6 +173,7 @@ class Trace(Handle):
             | (0 if driver else c.TRACE_NO_DRIVER)
             | (0 if runtime else c.TRACE_NO_RUNTIME)
             | (0 if wait else c.TRACE_NO_WAIT)
+            | (c.TRACE_UNLOAD if unload else 0)
         )
         with Cancelling(cancel) as token:
             options.cancel, options.timeout_ms = token.address, milliseconds(timeout)
