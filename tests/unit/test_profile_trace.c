@@ -288,6 +288,7 @@ TEST(cupti_goes_with_a_trace)
     stitch_trace_free(trace);
     CHECK_OK(stitch__trace_start(ctx, &cupti, NULL, &o, &trace, &err));
     stitch_trace_free(trace);
+    trace = NULL;
     CHECK_INT(fake_cupti_state.calls[FAKE_Finalize], 3);
     for (size_t i = 0; i < STITCH__COUNT(in_the_way); i++) {
         begin_fresh();
