@@ -33,8 +33,9 @@ struct stitch__runner {
     stitch__hasher hasher;
     unsigned char leftover; /* what workspace is filled with before each run */
     bool has_fixed;         /* there are inputs that are the same in every run */
-    bool watched;           /* because of that, whether run changes what prepare wrote */
-    /* Then: what hashes of prepared buffers begin with, and what they come to after `prepare`, a place a buffer. */
+    bool watched;           /* whether run changes what prepare wrote, */
+    bool timed;             /* and runs have been timed since the program was loaded */
+    /* What hashes of prepared buffers begin with, and what they come to after `prepare`, a place a buffer. */
     uint64_t key, *prepared;
     size_t prepared_count;
     stitch_executor *executor;
@@ -55,7 +56,8 @@ double stitch__runner_watch(stitch__runner *r, const stitch__scope *scope);
 /* workspace.c */
 /* Fills the workspace that prepare did not write, before a run. */
 int stitch__runner_forget(stitch__runner *r, stitch_error **err);
-/* Where there are inputs that never change: takes down what prepare wrote, and whether it is still there. */
+/* Takes down what prepare wrote, and whether it is still there: where there are inputs that never change at any time,
+ * else once runs have been timed, for what a program keeps there shows first in what it does with it. */
 int stitch__runner_remember(stitch__runner *r, const stitch__scope *scope, stitch_error **err);
 int stitch__runner_recall(stitch__runner *r, const stitch__scope *scope, int *code, stitch_error **why,
                           stitch_error **err);

@@ -353,7 +353,8 @@ static int runner_load(void *self, const stitch__scope *scope, const stitch__loa
     if (!*code)
         stitch__executor_poison(r->executor, how->poison);
     /* Not where the simulator watches for reads of what nothing has written: prepare need not fill a buffer. */
-    r->watched = r->has_fixed && (how->poison >= 0 || !r->dev->info.simulated);
+    r->watched = how->poison >= 0 || !r->dev->info.simulated;
+    r->timed = false;
     r->leftover = how->poison < 0 ? STITCH__LEFTOVER : (unsigned char)how->poison;
     return STITCH_OK;
 }
@@ -480,6 +481,7 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
 
     *took = (stitch__took){0};
     *code = STITCH_OK;
+    r->timed = true;
     if (!rc)
         rc = wipe_other(r, run, err);
     if (!rc && run->draw)

@@ -64,7 +64,7 @@ int stitch__runner_recall(stitch__runner *r, const stitch__scope *scope, int *co
     int rc;
 
     *code = STITCH_OK;
-    if (!r->prepared_count)
+    if (!r->prepared_count || !(r->has_fixed || r->timed))
         return STITCH_OK;
     now = stitch__calloc(r->ctx, r->prepared_count, sizeof(*now));
     if (!now)
@@ -75,8 +75,8 @@ int stitch__runner_recall(stitch__runner *r, const stitch__scope *scope, int *co
             continue;
         if (slot < r->prepared_count && now[slot] != r->prepared[slot])
             *code = stitch__err(r->ctx, why, STITCH_E_VALIDATE,
-                                "run changes buffer %s, which prepare wrote and run may only read: inputs of the task "
-                                "are always the same, and what was made of them before would pass for new",
+                                "run changes buffer %s, which prepare wrote and run may only read: a later run could "
+                                "find there what this one left",
                                 w.name);
         slot++;
     }

@@ -266,9 +266,6 @@ static void check_trick(const trick *t, const verdict *v, const verdict *twin, o
         snprintf(o->caught, sizeof(o->caught), "time: %.2f us beside %.2f us of the twin", v->s.median_us,
                  twin->s.median_us);
         break;
-    default:
-        good = !v->s.failed_stage && v->s.timed && v->runs == options_of(t, false).iterations && v->runs == twin->runs;
-        snprintf(o->caught, sizeof(o->caught), "time: %" PRId64 " runs as asked", v->runs);
     }
     if (!good) {
         o->status = NOT_OK;

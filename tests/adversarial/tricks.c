@@ -63,10 +63,13 @@ static const trick_task sums = {SUMS_DOC, SUMS("double", "s += x[i]"), SUMS("flo
 
 /* ---- pieces of programs ------------------------------------------------------------------------------------------ */
 
-/* A counter of runs that no static check sees: a buffer that prepare clears, which run writes behind its const. */
-#define COUNTED(body)                                                                                                  \
-    "__global__ void count(const int *calls) { ++*(int *)calls; }\n" VECTOR_HEAD("k", "const int *calls, ", "float")   \
-        body "\n    }\n}\n"
+/* A counter of runs that no static check sees: a buffer that prepare clears, which run writes behind its const. That is
+ * seen in the end, if what it is for was not seen before. The twin leaves it alone. */
+#define COUNTED_BY(write, body)                                                                                        \
+    "__global__ void count(const int *calls) { " write " }\n" VECTOR_HEAD("k", "const int *calls, ", "float") body     \
+        "\n    }\n}\n"
+#define COUNTED(body)      COUNTED_BY("++*(int *)calls;", body)
+#define COUNTED_TWIN(body) COUNTED_BY("if (*calls < 0) __trap();", body)
 #define COUNTED_PLAN                                                                                                   \
     PLAN("\"calls\":{\"dtype\":\"i32\",\"shape\":[1]}", "{\"fill\":{\"buffer\":\"calls\",\"value\":0}}",               \
          ONE("count", "[\"calls\"]") "," STEP("k", "[\"x\",\"a\",\"b\",\"y\",\"calls\",{\"i32\":\"N\"}]"))
@@ -76,6 +79,9 @@ static const trick_task sums = {SUMS_DOC, SUMS("double", "s += x[i]"), SUMS("flo
     "__global__ void see(const long long *seen, float *y) { long long *s = (long long *)seen, at = (long long)y; "     \
     "if (!s[0]) s[0] = at; else if (s[0] != at && !s[1]) s[1] = at; }\n" VECTOR_HEAD("k", "const long long *seen, ",   \
                                                                                      "float") body "\n    }\n}\n"
+#define BOTH_OUTPUTS_TWIN(body)                                                                                        \
+    "__global__ void see(const long long *seen, float *y) { if (seen[0] < 0) __trap(); }\n" VECTOR_HEAD(               \
+        "k", "const long long *seen, ", "float") body "\n    }\n}\n"
 #define BOTH_OUTPUTS_PLAN                                                                                              \
     PLAN("\"seen\":{\"dtype\":\"i64\",\"shape\":[2]}", "{\"fill\":{\"buffer\":\"seen\",\"value\":0}}",                 \
          ONE("see", "[\"seen\",\"y\"]") "," STEP("k", "[\"x\",\"a\",\"b\",\"y\",\"seen\",{\"i32\":\"N\"}]"))
@@ -295,7 +301,7 @@ const trick tricks[] = {
      .task = &vector,
      .source = COUNTED("y[i] = " RIGHT "; if (*calls == LIMIT && i == 5) *(int *)(b + i) ^= 1;"),
      .plan = COUNTED_PLAN,
-     .twin_source = COUNTED("y[i] = " RIGHT "; if (*calls < 0 && i == 5) *(int *)(b + i) ^= 1;"),
+     .twin_source = COUNTED_TWIN("y[i] = " RIGHT "; if (*calls < 0 && i == 5) *(int *)(b + i) ^= 1;"),
      .stage = STITCH_STAGE_TIME,
      .words = "changed its weight b while it was timed",
      .limit = LIMIT_TIME},
@@ -379,7 +385,7 @@ const trick tricks[] = {
      .task = &vector,
      .source = COUNTED("y[i] = " RIGHT "; if (*calls == LIMIT && i == n - 1) y[n] = 0;"),
      .plan = COUNTED_PLAN,
-     .twin_source = COUNTED("y[i] = " RIGHT "; if (*calls < 0 && i == n - 1) y[n] = 0;"),
+     .twin_source = COUNTED_TWIN("y[i] = " RIGHT "; if (*calls < 0 && i == n - 1) y[n] = 0;"),
      .stage = STITCH_STAGE_TIME,
      .words = "wrote outside of its buffers",
      .limit = LIMIT_TIME},
@@ -513,7 +519,7 @@ const trick tricks[] = {
      .task = &vector,
      .source = COUNTED("y[i] = *calls > LIMIT ? 0 : " RIGHT ";"),
      .plan = COUNTED_PLAN,
-     .twin_source = COUNTED("y[i] = *calls < 0 ? 0 : " RIGHT ";"),
+     .twin_source = COUNTED_TWIN("y[i] = *calls < 0 ? 0 : " RIGHT ";"),
      .stage = STITCH_STAGE_TIME,
      .words = "wrong in timed run",
      .limit = LIMIT_TIME},
@@ -523,7 +529,7 @@ const trick tricks[] = {
      .task = &vector,
      .source = COUNTED("if (*calls <= LIMIT || *calls % 8 == 0) y[i] = " RIGHT ";"),
      .plan = COUNTED_PLAN,
-     .twin_source = COUNTED("if (*calls >= 0) y[i] = " RIGHT ";"),
+     .twin_source = COUNTED_TWIN("if (*calls >= 0) y[i] = " RIGHT ";"),
      .stage = STITCH_STAGE_TIME,
      .words = "wrong in timed run",
      .limit = LIMIT_TIME},
@@ -533,7 +539,7 @@ const trick tricks[] = {
      .source =
          BOTH_OUTPUTS("if ((long long)y != seen[1]) { y[i] = " RIGHT "; if (seen[1]) ((float *)seen[1])[i] = y[i]; }"),
      .plan = BOTH_OUTPUTS_PLAN,
-     .twin_source = BOTH_OUTPUTS("if ((long long)y != seen[0] || (long long)y != seen[1]) y[i] = " RIGHT ";"),
+     .twin_source = BOTH_OUTPUTS_TWIN("if ((long long)y != seen[0] || (long long)y != seen[1]) y[i] = " RIGHT ";"),
      .stage = CORRECT,
      .words = "in a second run on the same inputs"},
     {.row = 22,
@@ -576,7 +582,7 @@ const trick tricks[] = {
      .task = &vector,
      .source = COUNTED("y[i] = *calls > LIMIT ? 0 : " RIGHT ";"),
      .plan = COUNTED_PLAN,
-     .twin_source = COUNTED("y[i] = *calls < 0 ? 0 : " RIGHT ";"),
+     .twin_source = COUNTED_TWIN("y[i] = *calls < 0 ? 0 : " RIGHT ";"),
      .stage = STITCH_STAGE_EXPLOIT,
      .words = "wrong_in_a_later_run",
      .limit = LIMIT_CORRECT},
@@ -586,7 +592,7 @@ const trick tricks[] = {
      .task = &vector,
      .source = COUNTED("y[i] = *calls > LIMIT ? 0 : " RIGHT ";"),
      .plan = COUNTED_PLAN,
-     .twin_source = COUNTED("y[i] = *calls < 0 ? 0 : " RIGHT ";"),
+     .twin_source = COUNTED_TWIN("y[i] = *calls < 0 ? 0 : " RIGHT ";"),
      .stage = STITCH_STAGE_TIME,
      .words = "wrong_after_timing",
      .limit = LIMIT_AFTER},
@@ -630,12 +636,22 @@ const trick tricks[] = {
     {.row = 34,
      .name = "sleeps in its warm-up for longer than timing may take, so that few runs are timed",
      .where = REAL,
-     .outcome = FIXED_RUNS,
      .task = &vector,
      .source = COUNTED("if (*calls <= 2) { " SLEEP("120000") "} y[i] = " RIGHT ";"),
      .plan = COUNTED_PLAN,
-     .twin_source = COUNTED("y[i] = *calls < 0 ? 0 : " RIGHT ";"),
+     .twin_source = COUNTED_TWIN("y[i] = *calls < 0 ? 0 : " RIGHT ";"),
+     .stage = STITCH_STAGE_TIME,
+     .words = "changes buffer calls, which prepare wrote",
      .time_budget_ms = 200},
+    {.row = 25,
+     .name = "counts its runs, and waits for more of them than any check makes",
+     .where = REAL,
+     .task = &vector,
+     .source = COUNTED("y[i] = *calls > 100000 ? 0 : " RIGHT ";"),
+     .plan = COUNTED_PLAN,
+     .twin_source = COUNTED_TWIN("y[i] = *calls > 100000 ? 0 : " RIGHT ";"),
+     .stage = STITCH_STAGE_TIME,
+     .words = "changes buffer calls, which prepare wrote"},
     {.row = 38,
      .name = "traps",
      .where = WORKER,

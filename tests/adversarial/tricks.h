@@ -21,7 +21,6 @@ enum {
     FLAGGED,    /* passes, but the report has the words, and the twin's has not: what is odd is the task */
     DEGENERATE, /* the task is reported as degenerate, and nothing is won */
     NOT_FASTER, /* passes, but is not faster than its twin by more than a tenth */
-    FIXED_RUNS, /* passes, and the number of timed runs is the one that was asked for */
 };
 
 /* Where a trick can be shown. */

@@ -18,6 +18,7 @@ static enum {
     WRITES_INPUT,
     WRITES_WEIGHT,
     PREPARE_WRITES_WEIGHT,
+    COUNTS_WHERE_PREPARED,
     FAULT,
     HANG,
     SLOW_AT_CALL,
@@ -29,6 +30,7 @@ static int64_t hang_ns;
 static float seen[4096];     /* the first input of each call */
 static const float *last_x;  /* where the last call had it */
 static int prepared, peeked; /* prepare ran after that, and found data there */
+static float *prepared_at;   /* what it wrote */
 
 static void run_candidate(void **params)
 {
@@ -49,6 +51,8 @@ static void run_candidate(void **params)
         y[7] += 1e-6f;
     if (behaviour == WRONG_WHEN_CALLED_AGAIN && call % 2)
         y[call] += 1;
+    if (behaviour == COUNTS_WHERE_PREPARED)
+        prepared_at[5] += 1;
     if (behaviour == WRITES_INPUT)
         x[3] += 1;
     if (behaviour == WRITES_WEIGHT && call == at_call)
@@ -64,6 +68,7 @@ static void run_setup(void **params)
     static const unsigned char nothing[] = {0xff, 0xff, 0xff, 0xff};
     prepared += last_x != NULL;
     peeked += last_x && memcmp(last_x, nothing, sizeof(nothing)) != 0;
+    prepared_at = PTR(1);
     memcpy(PTR(1), PTR(0), N * sizeof(float));
     if (behaviour == PREPARE_WRITES_WEIGHT)
         ((float *)PTR(0))[3] += 1;
@@ -368,6 +373,21 @@ TEST(wrong_when_timed)
     at_call = timing + 1; /* the first one */
     CHECK_INT(verify(few()).failed_stage, STITCH_STAGE_TIME);
     CHECK_HAS(got.message, "timed run 1:");
+}
+
+/* What prepare wrote is no place to count runs in: a program could be wrong after more of them than anybody makes. */
+TEST(counts_where_it_may_only_read)
+{
+    stitch_verify_options o = few();
+
+    need_context();
+    behaviour = COUNTS_WHERE_PREPARED;
+    get_verdict(&o, task_with_baseline(ctx), program(ctx, setup_source, setup_plan));
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_TIME);
+    CHECK_HAS(got.message, "run changes buffer h, which prepare wrote and run may only read");
+    o.last_stage = STITCH_STAGE_EXPLOIT; /* nothing is timed */
+    get_verdict(&o, task_with_baseline(ctx), program(ctx, setup_source, setup_plan));
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_NONE);
 }
 
 TEST(not_the_same_bits)
@@ -906,11 +926,12 @@ TEST(device_memory_runs_out)
 TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(says_how_to_repeat_it), RUN(order_of_timed_runs),
           RUN(wrong_in_one_trial), RUN(parts_not_written), RUN(changes_what_it_may_only_read),
           RUN(prepare_finds_no_inputs), RUN(prepare_changes_a_weight), RUN(nothing_is_kept_in_workspace),
-          RUN(wrong_when_timed), RUN(not_the_same_bits), RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates),
-          RUN(outlives_the_deadline_a_little), RUN(hangs_for_good), RUN(cancelled_anywhere),
-          RUN(failures_that_are_not_the_candidates), RUN(a_baseline_in_parts), RUN(options_out_of_range),
-          RUN(stops_where_asked), RUN(time_budget), RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims),
-          RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims),
-          RUN(no_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory),
-          RUN(host_memory_runs_out_while_simulating), RUN(host_memory_runs_out_after_timing),
-          RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out), RUN(nothing_is_left))
+          RUN(wrong_when_timed), RUN(counts_where_it_may_only_read), RUN(not_the_same_bits),
+          RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little),
+          RUN(hangs_for_good), RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates),
+          RUN(a_baseline_in_parts), RUN(options_out_of_range), RUN(stops_where_asked), RUN(time_budget),
+          RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims), RUN(a_fault_at_the_reduced_dims),
+          RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims), RUN(no_budget_at_the_reduced_dims),
+          RUN(no_callbacks_for_simulated_memory), RUN(host_memory_runs_out_while_simulating),
+          RUN(host_memory_runs_out_after_timing), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out),
+          RUN(nothing_is_left))
