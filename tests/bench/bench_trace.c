@@ -4,13 +4,18 @@
  * after one that took CUPTI out of the process; the same for the launch of a graph of eight kernels; beginning and
  * ending a trace.
  *
- * usage: bench_trace [ROUNDS]     (default 30; in each, every case has its turn with 2,000 launches). Medians with the
- * 5th and 95th percentile. Exits with 77 where there is no GPU or no CUPTI.
+ * usage: bench_trace [ROUNDS]           (default 30; in each, every case has its turn with 2,000 launches)
+ *        bench_trace processes [N]      (default 15) what is left of a trace, in pairs: N times three processes of
+ * their own, one that never traced, one that did, one that took CUPTI out again Medians with the 5th and 95th
+ * percentile; for processes, of the processes' medians. Exits with 77 where there is no GPU or no CUPTI.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "profile/profile.h"
 #include <stitch/stitch.h>
@@ -149,13 +154,99 @@ static void traced(const bench *b, bool full, times *t, size_t round)
     stitch_trace_free(trace);
 }
 
+static void tear_down(bench *b)
+{
+    b->dev->drv->GraphExecDestroy(b->graph);
+    b->dev->drv->StreamDestroy(b->stream);
+    stitch__module_unload(&b->module);
+    stitch__device_leave(b->dev);
+    stitch_context_free(b->ctx);
+}
+
+/* A trace of one launch. */
+static void trace_once(const bench *b, uint32_t flags)
+{
+    stitch_trace_options options = on_device;
+    stitch_trace *trace = NULL;
+    stitch_error *err = NULL;
+    options.flags |= flags;
+    options.flags &= ~(uint32_t)STITCH_TRACE_NO_WAIT;
+    check(stitch_trace_begin(b->ctx, &options, &trace, &err), "begin", err);
+    launch(b);
+    check(stitch_trace_end(trace, &err), "end", err);
+    stitch_trace_free(trace);
+}
+
+enum { NEVER, LEFT, TAKEN_OUT, PAST };
+
+static const char *const pasts[PAST] = {"never traced", "traced once", "traced, CUPTI unloaded"};
+
+/* In a process of its own; on the CPU `cpu`, as the others, once the driver's own threads are there. */
+static void process(int past, int cpu, int out)
+{
+    enum { SAMPLES = 15 };
+    static times t;
+    bench b = {0};
+    double medians[2];
+    cpu_set_t set;
+    set_up(&b);
+    if (past != NEVER)
+        trace_once(&b, past == TAKEN_OUT ? STITCH_TRACE_UNLOAD : 0);
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+    (void)sched_setaffinity(0, sizeof(set), &set);
+    for (size_t i = 0; i < SAMPLES; i++)
+        measure(&b, &t, i);
+    qsort(t.call, SAMPLES, sizeof(double), by_value);
+    qsort(t.graph, SAMPLES, sizeof(double), by_value);
+    medians[0] = t.call[SAMPLES / 2];
+    medians[1] = t.graph[SAMPLES / 2];
+    if (write(out, medians, sizeof(medians)) != (ssize_t)sizeof(medians))
+        exit(1);
+    tear_down(&b);
+    exit(0);
+}
+
+static int processes(size_t count)
+{
+    static double launches[PAST][MAX_ROUNDS], graphs[PAST][MAX_ROUNDS];
+    int cpu = sched_getcpu();
+    for (size_t i = 0; i < count * PAST; i++) {
+        int past = (int)((i + i / PAST) % PAST), ends[2], status = 0; /* each comes first, second and last */
+        double medians[2];
+        pid_t child = pipe(ends) == 0 ? fork() : -1;
+        if (child == 0)
+            process(past, cpu, ends[1]);
+        if (child < 0)
+            return 1;
+        close(ends[1]);
+        bool got = read(ends[0], medians, sizeof(medians)) == (ssize_t)sizeof(medians);
+        close(ends[0]);
+        if (waitpid(child, &status, 0) != child || !got || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            return WIFEXITED(status) && WEXITSTATUS(status) == 77 ? 77 : 1;
+        launches[past][i / PAST] = medians[0];
+        graphs[past][i / PAST] = medians[1];
+    }
+    for (int p = 0; p < PAST; p++)
+        print("launch, host's call", pasts[p], launches[p], count);
+    for (int p = 0; p < PAST; p++)
+        print("graph of 8, until done", pasts[p], graphs[p], count);
+    return 0;
+}
+
+static size_t number(const char *text, size_t otherwise)
+{
+    int asked = text ? atoi(text) : (int)otherwise;
+    return asked < 1 ? 1 : asked > MAX_ROUNDS ? MAX_ROUNDS : (size_t)asked;
+}
+
 int main(int argc, char **argv)
 {
     static times t[CASES];
-    int asked = argc > 1 ? atoi(argv[1]) : 30;
-    size_t rounds = asked < 1 ? 1 : asked > MAX_ROUNDS ? MAX_ROUNDS : (size_t)asked;
+    if (argc > 1 && strcmp(argv[1], "processes") == 0)
+        return processes(number(argc > 2 ? argv[2] : NULL, 15));
+    size_t rounds = number(argc > 1 ? argv[1] : NULL, 30);
     bench b = {0};
-    stitch_trace_options options = on_device;
     stitch_trace *trace = NULL;
     stitch_error *err = NULL;
     set_up(&b);
@@ -174,12 +265,7 @@ int main(int argc, char **argv)
         measure(&b, &t[OFF], r);
         traced(&b, true, &t[FULL], r);
     }
-    options.flags |= STITCH_TRACE_UNLOAD;
-    options.flags &= ~(uint32_t)STITCH_TRACE_NO_WAIT;
-    check(stitch_trace_begin(b.ctx, &options, &trace, &err), "the last begin", err);
-    launch(&b);
-    check(stitch_trace_end(trace, &err), "the last end", err);
-    stitch_trace_free(trace);
+    trace_once(&b, STITCH_TRACE_UNLOAD);
     for (size_t r = 0; r < rounds; r++)
         measure(&b, &t[UNLOADED], r);
     for (int c = 0; c < CASES; c++)
@@ -192,10 +278,6 @@ int main(int argc, char **argv)
     print("end (4,050 kernels)", names[DEVICE], end[0], rounds);
     print("begin", names[FULL], begin[1], rounds);
     print("end (4,050 kernels)", names[FULL], end[1], rounds);
-    b.dev->drv->GraphExecDestroy(b.graph);
-    b.dev->drv->StreamDestroy(b.stream);
-    stitch__module_unload(&b.module);
-    stitch__device_leave(b.dev);
-    stitch_context_free(b.ctx);
+    tear_down(&b);
     return 0;
 }
