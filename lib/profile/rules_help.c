@@ -183,7 +183,7 @@ stitch__figure_text stitch__time(double us)
     else if (us < 1e6)
         stitch__format(t.s, sizeof(t.s), "%.2f ms", us / 1e3);
     else
-        stitch__format(t.s, sizeof(t.s), "%.3g s", us / 1e6);
+        stitch__format(t.s, sizeof(t.s), "%.2f s", us / 1e6);
     return t;
 }
 

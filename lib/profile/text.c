@@ -3,6 +3,7 @@
  * A trace as text: one line a fact, the decisive one first, whole lines up to a number of bytes.
  */
 #include "profile/profile.h"
+#include "profile/rules.h"
 
 enum { MOST_BYTES = 65536, NAME_BYTES = 96, KERNEL_ROWS = 24 };
 
@@ -32,18 +33,6 @@ STITCH__PRINTF(2, 3) static bool line(writer *w, const char *fmt, ...)
 typedef struct text {
     char s[128];
 } text;
-
-static text time_text(double us)
-{
-    text t;
-    if (us < 1e3)
-        stitch__format(t.s, sizeof(t.s), "%.2f us", us);
-    else if (us < 1e6)
-        stitch__format(t.s, sizeof(t.s), "%.2f ms", us / 1e3);
-    else
-        stitch__format(t.s, sizeof(t.s), "%.3f s", us / 1e6);
-    return t;
-}
 
 static text bytes_text(uint64_t bytes)
 {
@@ -100,13 +89,13 @@ static void write_idle(writer *w, const stitch_trace_summary *s)
         line(w,
              "Launch-bound: the GPU is idle for %.1f %% of %s, in %" PRIu64
              " gaps of %.2f us each between pieces of work of %.2f us each%s.",
-             100 * s->idle_share, time_text(s->span_us).s, s->short_gaps, s->short_gap_us / (double)s->short_gaps,
+             100 * s->idle_share, stitch__time(s->span_us).s, s->short_gaps, s->short_gap_us / (double)s->short_gaps,
              s->busy_us / (double)(s->gaps + 1), s->graph_nodes ? "" : "; a CUDA graph or fewer, larger kernels help");
     else if (s->has_calls)
         line(w, "The GPU is idle for %.1f %% of %s; for %.0f %% of that, %s.", 100 * s->idle_share,
-             time_text(s->span_us).s, percent(most, s->idle_us), why);
+             stitch__time(s->span_us).s, percent(most, s->idle_us), why);
     else
-        line(w, "The GPU is idle for %.1f %% of %s.", 100 * s->idle_share, time_text(s->span_us).s);
+        line(w, "The GPU is idle for %.1f %% of %s.", 100 * s->idle_share, stitch__time(s->span_us).s);
 }
 
 static void write_verdict(writer *w, const stitch__analysis *a)
@@ -126,7 +115,7 @@ static void write_verdict(writer *w, const stitch__analysis *a)
     } else if (a->kernel_count) {
         const stitch_trace_kernel *k = &a->kernels[0];
         line(w, "Kernel %s takes %.1f %% of the kernel time: %" PRIu64 " launches, mean %s.", name_text(k->name).s,
-             100 * k->share, k->count, time_text(k->mean_us).s);
+             100 * k->share, k->count, stitch__time(k->mean_us).s);
     } else {
         line(w, "Copies and fills alone were recorded.");
     }
@@ -142,8 +131,8 @@ static void write_totals(writer *w, const stitch_trace_summary *s)
         line(w,
              "GPU: busy %s of %s on %" PRIu32 " stream%s; kernels: %" PRIu64 ", %s; copies and fills: %" PRIu64
              ", %s, %.1f %% of it beside kernels.",
-             time_text(s->busy_us).s, time_text(s->span_us).s, s->streams, s->streams == 1 ? "" : "s", s->kernels,
-             time_text(s->kernel_us).s, s->copies + s->fills, time_text(s->copy_us).s,
+             stitch__time(s->busy_us).s, stitch__time(s->span_us).s, s->streams, s->streams == 1 ? "" : "s", s->kernels,
+             stitch__time(s->kernel_us).s, s->copies + s->fills, stitch__time(s->copy_us).s,
              percent(s->overlap_us, s->copy_us));
     if (s->graph_launches || s->graph_nodes)
         line(w, "Graphs: %" PRIu64 " launches, %" PRIu64 " nodes ran.", s->graph_launches, s->graph_nodes);
@@ -164,7 +153,7 @@ static void write_kernel(writer *w, const stitch_trace_kernel *k)
     line(w,
          "- %5.1f %%  %s = %" PRIu64 " x %s  %s%s: grid %" PRIu32 "x%" PRIu32 "x%" PRIu32 ", block %" PRIu32 "x%" PRIu32
          "x%" PRIu32 "%s, %" PRIu32 " registers%s%s%s",
-         100 * k->share, time_text(k->total_us).s, k->count, time_text(k->mean_us).s, name_text(k->name).s, step,
+         100 * k->share, stitch__time(k->total_us).s, k->count, stitch__time(k->mean_us).s, name_text(k->name).s, step,
          k->grid[0], k->grid[1], k->grid[2], k->block[0], k->block[1], k->block[2], k->varied ? " (varies)" : "",
          k->registers, shared, local, occupancy);
 }
@@ -183,11 +172,11 @@ static void write_host(writer *w, const stitch_trace_summary *s)
         line(w,
              "Idle %s: %s while the host waits, %s in other CUDA calls, %s in none, %s with the next work launched "
              "already; longest gap %s.",
-             time_text(s->idle_us).s, time_text(s->idle_sync_us).s, time_text(s->idle_call_us).s,
-             time_text(s->idle_host_us).s, time_text(own_idle(s)).s, time_text(s->longest_gap_us).s);
+             stitch__time(s->idle_us).s, stitch__time(s->idle_sync_us).s, stitch__time(s->idle_call_us).s,
+             stitch__time(s->idle_host_us).s, stitch__time(own_idle(s)).s, stitch__time(s->longest_gap_us).s);
     if (s->calls)
         line(w, "Host: %" PRIu64 " CUDA calls, %s in them; %" PRIu64 " synchronisations, %s in them.", s->calls,
-             time_text(s->call_us).s, s->syncs, time_text(s->sync_us).s);
+             stitch__time(s->call_us).s, s->syncs, stitch__time(s->sync_us).s);
 }
 
 static void write_copies(writer *w, const stitch__analysis *a)
@@ -198,7 +187,7 @@ static void write_copies(writer *w, const stitch__analysis *a)
         if (c->pageable)
             snprintf(pageable, sizeof(pageable), ", %" PRIu64 " with host memory that is not pinned", c->pageable);
         line(w, "- %s: %" PRIu64 " x, %s, %s, %.1f GB/s%s", c->name, c->count, bytes_text(c->bytes).s,
-             time_text(c->total_us).s, c->gb_per_s, pageable);
+             stitch__time(c->total_us).s, c->gb_per_s, pageable);
     }
 }
 
@@ -211,7 +200,7 @@ static void write_gaps(writer *w, const stitch__analysis *a)
                             : strcmp(g->cause, "host") == 0   ? ", the host is in no CUDA call"
                             : strcmp(g->cause, "device") == 0 ? ", what comes next has been launched already"
                                                               : "";
-        line(w, "- gap of %s between %s and %s%s%s%s%s", time_text(g->end_us - g->start_us).s, name_text(g->before).s,
+        line(w, "- gap of %s between %s and %s%s%s%s%s", stitch__time(g->end_us - g->start_us).s, name_text(g->before).s,
              name_text(g->after).s, cause, *g->call ? " (" : "", g->call, *g->call ? " in it)" : "");
     }
 }
