@@ -12,21 +12,14 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
-import sim  # noqa: E402
-import tap  # noqa: E402
-import stitch  # noqa: E402
-from stitch import flashinfer_bench as fib  # noqa: E402
+from with_torch import note, torch_or_skip
+import sim
+import tap
+import stitch
+from stitch import flashinfer_bench as fib
 
-try:
-    import torch
-    import torch.utils.cpp_extension
-
-    if not torch.cuda.is_available():
-        raise ImportError("PyTorch has no GPU")
-except ImportError as missing:
-    print(f"1..0 # SKIP {missing}")
-    sys.exit(0)
+torch = torch_or_skip()
+import torch.utils.cpp_extension  # noqa: E402
 
 GEMM = {
     "name": "gemm_n1024_k512",
@@ -58,10 +51,6 @@ PLAN = {
     ],
 }  # fmt: skip
 SIZES = (256, 96)
-
-
-def note(*words):
-    print("# " + " ".join(str(word) for word in words).replace("\n", "\n# "), flush=True)
 
 
 def dataset(root):

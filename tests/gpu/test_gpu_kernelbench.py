@@ -14,22 +14,12 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
-import sim  # noqa: E402
-import tap  # noqa: E402
-import stitch  # noqa: E402
+from with_torch import SIMULATED, note, torch_or_skip
+import sim
+import tap
+import stitch
 
-SIMULATED = os.environ.get("STITCH_TEST_SIMULATED") == "1"
-try:
-    import torch
-
-    if not SIMULATED and not torch.cuda.is_available():
-        raise ImportError("PyTorch has no GPU")
-    if not os.environ.get("KERNELBENCH_ROOT"):
-        raise ImportError("KERNELBENCH_ROOT does not name a checkout of KernelBench")
-except ImportError as missing:
-    print(f"1..0 # SKIP {missing}")
-    sys.exit(0)
+torch = torch_or_skip(SIMULATED, kernelbench=True)
 
 import stitch.torch as bridge  # noqa: E402
 from stitch import kernelbench  # noqa: E402
@@ -42,10 +32,6 @@ PLAN = {
     "bottlenecks": [],
     "subtasks": [{"id": "a", "level": "kernel", "title": "t", "goal": "g", "after": []}],
 }
-
-
-def note(*words):
-    print("# " + " ".join(str(word) for word in words).replace("\n", "\n# "), flush=True)
 
 
 def sizes(case):

@@ -14,51 +14,21 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
-import sim  # noqa: E402
-import tap  # noqa: E402
-import stitch  # noqa: E402
+from with_torch import GPT_SHAPES as SHAPES, SIMULATED, note, torch_or_skip
+import sim
+import tap
+import stitch
 
-SIMULATED = os.environ.get("STITCH_TEST_SIMULATED") == "1"  # what can be tried without a GPU: all but the judge
-try:
-    import torch
-
-    if not SIMULATED and not torch.cuda.is_available():
-        raise ImportError("PyTorch has no GPU")
-    if not os.environ.get("KERNELBENCH_ROOT"):
-        raise ImportError("KERNELBENCH_ROOT does not name a checkout of KernelBench")
-except ImportError as missing:
-    print(f"1..0 # SKIP {missing}")
-    sys.exit(0)
+torch = torch_or_skip(SIMULATED, kernelbench=True)  # on the simulator all but the judge
 
 import stitch.torch as bridge  # noqa: E402
 from stitch import kernelbench  # noqa: E402
 from kernelbench_cases import CASES  # noqa: E402
 
-SHAPES = {
-    "x": ["B", "T", "C"],
-    "ln_1.weight": ["C"],
-    "ln_1.bias": ["C"],
-    "attn.c_attn.weight": ["3*C", "C"],
-    "attn.c_attn.bias": ["3*C"],
-    "attn.c_proj.weight": ["C", "C"],
-    "attn.c_proj.bias": ["C"],
-    "ln_2.weight": ["C"],
-    "ln_2.bias": ["C"],
-    "mlp.c_fc.weight": ["4*C", "C"],
-    "mlp.c_fc.bias": ["4*C"],
-    "mlp.c_proj.weight": ["C", "4*C"],
-    "mlp.c_proj.bias": ["C"],
-    "y": ["B", "T", "C"],
-}
 DIMS = {"B": 128, "T": 512, "C": 768, "H": 8}
 SMALL = {"B": 1, "T": 32, "C": 192, "H": 2}  # of the simulator; heads are as wide as in DIMS, which the programs count on
 PROGRAMS = {}  # name: (text with ModelNew, the task's file)
 FAILED = []
-
-
-def note(*words):
-    print("# " + " ".join(str(word) for word in words).replace("\n", "\n# "), flush=True)
 
 
 def kernel(name, count, *args):

@@ -2,38 +2,17 @@
 """Profiles of PyTorch modules: a small model that waits for the host is called so, a large product is not, and beside
 PyTorch's own profiler nothing breaks. Prints TAP. Needs a GPU, PyTorch, and STITCH_LIBRARY or a build folder."""
 
-import os
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
-import sim  # noqa: E402
-import tap  # noqa: E402
-import stitch  # noqa: E402
+from with_torch import context, note, torch_or_skip
+import sim
+import tap
+import stitch
 
-try:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise ImportError("PyTorch has no GPU")
-except ImportError as missing:
-    print(f"1..0 # SKIP {missing}")
-    sys.exit(0)
+torch = torch_or_skip()
 
 WAITS = {"host_bound", "sync_bound", "launch_bound"}
-
-
-def note(*words):
-    print("# " + " ".join(str(word) for word in words).replace("\n", "\n# "), flush=True)
-
-
-def context():
-    ctx = sim.context("cuda:0")
-    try:
-        assert not ctx.device.simulated
-    except (stitch.NoDeviceError, stitch.NoLibraryError) as e:
-        raise tap.Skip(e.message) from None
-    return ctx
 
 
 def profiled(ctx, function, **options):

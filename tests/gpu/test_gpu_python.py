@@ -6,24 +6,14 @@ Needs a GPU, and STITCH_LIBRARY or a build folder; what is about PyTorch needs t
 
 import ctypes
 import json
-import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
-import sim  # noqa: E402
-import tap  # noqa: E402
-import stitch  # noqa: E402
+from with_torch import context
+import sim
+import tap
+import stitch
 
 N = 1 << 20
-
-
-def context():
-    ctx = sim.context("cuda:0")
-    try:
-        assert not ctx.device.simulated
-    except (stitch.NoDeviceError, stitch.NoLibraryError) as e:
-        raise tap.Skip(e.message) from None
-    return ctx
 
 
 def pytorch():

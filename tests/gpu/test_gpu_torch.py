@@ -10,19 +10,12 @@ import tempfile
 import time
 import warnings
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
-import sim  # noqa: E402
-import tap  # noqa: E402
-import stitch  # noqa: E402
+from with_torch import context, note, torch_or_skip
+import sim
+import tap
+import stitch
 
-try:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise ImportError("PyTorch has no GPU")
-except ImportError as missing:
-    print(f"1..0 # SKIP {missing}")
-    sys.exit(0)
+torch = torch_or_skip()
 
 import module_cases as cases  # noqa: E402
 import stitch.torch as bridge  # noqa: E402
@@ -35,19 +28,6 @@ PLAN = json.dumps(
         "subtasks": [{"id": "all", "level": "kernel", "title": "all of it", "goal": "write it", "after": []}],
     }
 )
-
-
-def note(*words):
-    print("# " + " ".join(str(word) for word in words).replace("\n", "\n# "), flush=True)
-
-
-def context():
-    ctx = sim.context("cuda:0")
-    try:
-        assert not ctx.device.simulated
-    except (stitch.NoDeviceError, stitch.NoLibraryError) as e:
-        raise tap.Skip(e.message) from None
-    return ctx
 
 
 def on_gpu(case, seed=1):

@@ -13,45 +13,18 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
-import sim  # noqa: E402
-import tap  # noqa: E402
-import stitch  # noqa: E402
+from with_torch import GPT_SHAPES as SHAPES, note, torch_or_skip
+import sim
+import tap
+import stitch
 
-try:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise ImportError("PyTorch has no GPU")
-except ImportError as missing:
-    print(f"1..0 # SKIP {missing}")
-    sys.exit(0)
+torch = torch_or_skip()
 
 import stitch.torch as bridge  # noqa: E402
 from stitch import kernelbench  # noqa: E402
 
 TARGET = 8.0  # times eager float32
 C, H = 768, 8
-SHAPES = {
-    "x": ["B", "T", "C"],
-    "ln_1.weight": ["C"],
-    "ln_1.bias": ["C"],
-    "attn.c_attn.weight": ["3*C", "C"],
-    "attn.c_attn.bias": ["3*C"],
-    "attn.c_proj.weight": ["C", "C"],
-    "attn.c_proj.bias": ["C"],
-    "ln_2.weight": ["C"],
-    "ln_2.bias": ["C"],
-    "mlp.c_fc.weight": ["4*C", "C"],
-    "mlp.c_fc.bias": ["4*C"],
-    "mlp.c_proj.weight": ["C", "4*C"],
-    "mlp.c_proj.bias": ["C"],
-    "y": ["B", "T", "C"],
-}
-
-
-def note(*words):
-    print("# " + " ".join(str(word) for word in words).replace("\n", "\n# "), flush=True)
 
 
 def block():
