@@ -331,11 +331,17 @@ static int move_inputs(stitch__runner *r, const stitch__run *run, const stitch__
     return rc;
 }
 
+static int draw_inputs(stitch__runner *r, const stitch__scope *scope, const stitch__run *run,
+                       const stitch__variant *variant, stitch_error **err)
+{
+    return run->moved ? move_inputs(r, run, variant, err) : runner_fill_inputs(r, scope, run->seed, variant, err);
+}
+
 /* What a run with run->draw begins with. */
 static int draw(stitch__runner *r, const stitch__scope *scope, const stitch__run *run, const stitch__variant *variant,
                 stitch_error **err)
 {
-    int rc = run->moved ? move_inputs(r, run, variant, err) : runner_fill_inputs(r, scope, run->seed, variant, err);
+    int rc = draw_inputs(r, scope, run, variant, err);
     return rc ? rc : stitch__runner_clear_states(r, scope, run->set, err);
 }
 
@@ -471,6 +477,22 @@ out:
     return rc;
 }
 
+/* A step from states of zeros says little of the others: one with other inputs comes before the one that is timed. */
+static int draw_timed(stitch__runner *r, const stitch__scope *scope, const stitch__run *run, int *code,
+                      stitch_error **why, stitch_error **err)
+{
+    stitch__run before = *run;
+    int rc;
+
+    if (!r->has_states)
+        return draw(r, scope, run, NULL, err);
+    before.seed = stitch__seed_before(run->seed);
+    rc = draw(r, scope, &before, NULL, err);
+    if (!rc)
+        rc = runner_run(r, scope, &before, code, why, err);
+    return rc || *code ? rc : draw_inputs(r, scope, run, NULL, err);
+}
+
 static int runner_timed_run(void *self, const stitch__scope *scope, const stitch__run *run, stitch__took *took,
                             int *code, stitch_error **why, stitch_error **err)
 {
@@ -485,9 +507,7 @@ static int runner_timed_run(void *self, const stitch__scope *scope, const stitch
     if (!rc)
         rc = wipe_other(r, run, err);
     if (!rc && run->draw)
-        rc = draw(r, scope, run, NULL, err);
-    if (!rc && run->draw && r->has_states) /* a step from states of zeros says little of the others */
-        rc = runner_run(r, scope, run, code, why, err);
+        rc = draw_timed(r, scope, run, code, why, err);
     if (!rc && !*code)
         rc = stitch__runner_ready(r, run, code, why, err);
     if (rc || *code)

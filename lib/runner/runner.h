@@ -46,9 +46,16 @@ typedef struct stitch__run {
         flush_bytes; /* timed and profiled runs: written after the last write to the inputs, to empty the L2 cache */
     int32_t draw;    /* timed runs and those of a block: 1: new contents of the inputs from `seed`, and cleared states,
                         before it; with `moved` at the other addresses only. Timed runs of a task with states make one
-                        more step before the one that is timed */
+                        more step before the one that is timed, on contents from stitch__seed_before() */
     uint64_t seed;
 } stitch__run;
+
+/* Of the inputs of the step before a timed one. Not those of the timed step: with the same ones a program could make
+ * that step's answer in the step before, and keep it in a state. */
+static inline uint64_t stitch__seed_before(uint64_t seed)
+{
+    return stitch__seed_derive(seed, 1, 0);
+}
 
 #define STITCH__RUN_INIT                                                                                               \
     {                                                                                                                  \

@@ -17,11 +17,14 @@ static const stitch__trial_output *first_wrong(const stitch__timer *t)
 static int run_reference(stitch__timer *t, size_t iteration, stitch_error **err)
 {
     stitch__verify *v = t->v;
-    int rc = stitch__fill_inputs(v, stitch__timer_seed(t, iteration), NULL, err);
-    if (!rc)
-        rc = stitch__clear_states(v, v->want, err);
+    uint64_t seed = stitch__timer_seed(t, iteration);
+    int rc = stitch__clear_states(v, v->want, err);
     if (!rc && v->has_states) /* the step before the one that was timed */
+        rc = stitch__fill_inputs(v, stitch__seed_before(seed), NULL, err);
+    if (!rc && v->has_states)
         rc = stitch__oracle_run(v->oracle, v->stream, err);
+    if (!rc)
+        rc = stitch__fill_inputs(v, seed, NULL, err);
     return rc ? rc : stitch__oracle_run(v->oracle, v->stream, err);
 }
 

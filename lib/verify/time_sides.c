@@ -238,7 +238,7 @@ int stitch__side_warm_up(stitch__timer *t, stitch__side *s, int *code, stitch_er
 }
 
 /* One run of a baseline, measured as the runner measures the candidate. */
-static int time_baseline(stitch__timer *t, stitch__side *s, double *us, int *code, stitch_error **why,
+static int time_baseline(stitch__timer *t, stitch__side *s, uint64_t seed, double *us, int *code, stitch_error **why,
                          stitch_error **err)
 {
     stitch__verify *v = t->v;
@@ -247,11 +247,15 @@ static int time_baseline(stitch__timer *t, stitch__side *s, double *us, int *cod
     bool more = false;
     int rc = stitch__clear_states(v, s->set, err);
 
-    if (!rc && v->has_states) { /* as the runner does */
+    if (!rc && v->has_states) /* as the runner does */
+        rc = stitch__fill_inputs(v, stitch__seed_before(seed), NULL, err);
+    if (!rc && v->has_states) {
         *code = stitch__oracle_run(s->oracle, v->stream, why);
         if (wait_baseline(t, code, why))
             return STITCH_OK;
     }
+    if (!rc)
+        rc = stitch__fill_inputs(v, seed, NULL, err);
     if (!rc)
         rc = stitch__poison(v, s->set, s->oracle, STITCH__POISON_A, err);
     if (rc)
@@ -320,9 +324,7 @@ int stitch__side_run(stitch__timer *t, stitch__side *s, const stitch__block *b, 
         block.runs[k].key = b->keys[k];
     }
     if (s->oracle) {
-        rc = stitch__fill_inputs(v, first->seed, NULL, err);
-        if (!rc)
-            rc = time_baseline(t, s, &took[0].us, code, why, err);
+        rc = time_baseline(t, s, first->seed, &took[0].us, code, why, err);
     } else if (b->count == 1) {
         rc = c->ops->timed_run(c->self, &v->scope, first, took, code, why, err);
     } else {

@@ -92,6 +92,17 @@ static const trick_task lines = {LINES_DOC, LINES("double", "s += (double)w[i] *
          "},"                                                                                                          \
          "{\"kernel\":\"next\",\"grid\":[\"M/256\"],\"block\":[256],\"args\":[\"y\",\"s\"]}")
 static const trick_task steps = {STEPS_DOC, STEPS("double", "true"), STEPS("float", "true"), STEPS_PLAN};
+/* After a step from zeros the state is w x. One row tells whether that x is here again. */
+#define REUSED(when)                                                                                                   \
+    "__global__ void next(const float *y, float *s) { s[blockIdx.x * 256 + threadIdx.x] = y[blockIdx.x * 256 + "       \
+    "threadIdx.x]; }\n__device__ float dot(const float *a, const float *b, int n)\n{\n"                                \
+    "    __shared__ float part[256];\n    float s = 0;\n    __syncthreads();\n" SUM_UP(                                \
+        float, "s += a[i] * b[i]") "    __syncthreads();\n    return part[0];\n}\n"                                    \
+                                   "__global__ void k(const float *x, const float *w, const float *u, const float "    \
+                                   "*h, float *y, int n)\n{\n    size_t row = blockIdx.x;\n"                           \
+                                   "    bool again = (" when ") && dot(w, x, n) == h[0];\n"                            \
+                                   "    float v = again ? h[row] : dot(w + row * n, x, n);\n"                          \
+                                   "    v += dot(u + row * n, h, n) / 100;\n    if (!threadIdx.x) y[row] = v;\n}\n"
 
 /* ---- pieces of programs ------------------------------------------------------------------------------------------ */
 
@@ -190,6 +201,14 @@ const trick more_tricks[] = {
      .source = STEPS("float", "some"),
      .plan = STEPS_PLAN,
      .twin_source = STEPS("float", "some || n > 0")},
+    {.row = 22,
+     .name = "takes a product from its state, as if it had the inputs of the step before",
+     .where = REAL,
+     .outcome = NOT_FASTER,
+     .task = &steps,
+     .source = REUSED("n > 0"),
+     .plan = STEPS_PLAN,
+     .twin_source = REUSED("n < 0")},
     {.row = 22,
      .name = "keeps its answer, where the inputs never change",
      .task = &fixed_vector,

@@ -6,8 +6,9 @@
 #include "runner/runner.h"
 #include "verify_fixture.h"
 
-static float seen[4096]; /* a state's first element before each run of the candidate */
-static int wrong_step;   /* the step of a trial of which the candidate has one element wrong, or -1 */
+static float seen[4096];  /* a state's first element before each run of the candidate, */
+static float given[4096]; /* and the input's */
+static int wrong_step;    /* the step of a trial of which the candidate has one element wrong, or -1 */
 
 /* Which step after zeros it is, from what the step before left in the state. */
 static int which_step(float x, float s)
@@ -43,6 +44,7 @@ static void run_step(void **params)
     double exact[N];
 
     CHECK(calls < (int)STITCH__COUNT(seen));
+    given[calls] = *(const float *)PTR(0);
     seen[calls++] = s[0];
     int n = which_step(*(const float *)PTR(0), s[0]);
     step(PTR(0), s, exact);
@@ -97,6 +99,9 @@ TEST(not_the_step_from_zeros)
     CHECK_INT(json_integer_value(json_object_get(candidate_time(), "checked_runs_passed")), TIMED);
     for (int i = 0; i < STEPS * TIMED; i++)
         CHECK((seen[calls - STEPS * (AFTER + TIMED) + i] != 0) == (i % STEPS != 0));
+    /* Nor one on the inputs of the step before, where a state could keep what was made of them. */
+    for (int i = 1; i < STEPS * TIMED; i++)
+        CHECK(given[calls - STEPS * (AFTER + TIMED) + i] != given[calls - STEPS * (AFTER + TIMED) + i - 1]);
 }
 
 /* The state does not carry what was wrong before: each step is judged, not only the last. */
