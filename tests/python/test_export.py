@@ -163,6 +163,30 @@ def test_products_and_tensor_maps_compile():
         assert done.returncode == 0, done.stderr
 
 
+def test_the_text_stays_what_it_is():
+    """What NVRTC gets of an exported program is what it was verified with: no comment ends elsewhere."""
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        raise tap.Skip("no C++ compiler")
+    for text in (
+        "// a tile\r#define FAST 1\n",
+        "int a;\r\nint b; // \\\r\nint c;\r\r",
+        "x" * 7999 + "\r\n" + ")stitched\"",
+        "// ??/\n\f\v\\ \n",
+        "",
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            cpp, printing = os.path.join(folder, "p.cpp"), os.path.join(folder, "p")
+            with open(cpp, "wb") as file:
+                file.write(
+                    b"#include <cstdio>\nconst char *const text =\n"
+                    + _export._literal(text).encode()
+                    + b";\nint main() { return fputs(text, stdout) < 0; }\n"
+                )
+            subprocess.run([compiler, "-std=c++17", cpp, "-o", printing], check=True)
+            assert subprocess.run([printing], check=True, capture_output=True).stdout == text.encode(), repr(text)
+
+
 def interface_with_shapes():
     with sim.context("none") as ctx:
         p = stitch.Program.parse(ctx, "", {"stitch": 1, "run": [{"fill": {"buffer": "y", "value": 0}}]})

@@ -599,8 +599,13 @@ def _literal(text: str) -> str:
     mark = "stitched"
     while f'){mark}"' in text:
         mark += "_"
-    pieces = [text[i : i + 8000] for i in range(0, len(text), 8000)] or [""]
-    return "\n".join(f'R"{mark}({piece}){mark}"' for piece in pieces)
+    lines = []
+    for part in re.split("(\r+)", text):  # which compilers would take for the ends of lines
+        if part.startswith("\r"):
+            lines.append('"' + "\\r" * len(part) + '"')
+        else:
+            lines += [f'R"{mark}({part[i : i + 8000]}){mark}"' for i in range(0, max(len(part), 1), 8000)]
+    return "\n".join(lines)
 
 
 def to_cpp(source: str, plan: Mapping[str, Any], interface: Interface) -> str:
