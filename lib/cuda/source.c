@@ -360,6 +360,31 @@ static void check_lines(scanner *s)
     }
 }
 
+/* What people and models see of a source must be what the compiler sees. Behind a carriage return alone they see a line
+ * of its own, and so does a C++ compiler that has the text in a raw string; NVRTC does not, to which it is still in the
+ * comment before. */
+static void check_characters(scanner *s)
+{
+    for (const char *p = s->at; p < s->end; p++) {
+        size_t left = (size_t)(s->end - p);
+        if (*p == '\n')
+            s->line++;
+        if (*p == '\r') {
+            while (p + 1 < s->end && p[1] == '\r')
+                p++;
+            if (p + 1 < s->end && p[1] != '\n')
+                refuse(s, "a carriage return without a line feed is not allowed: only some readers see a new line");
+        } else if ((left > 2 && (memcmp(p, "\u2028", 3) == 0 || memcmp(p, "\u2029", 3) == 0)) ||
+                   (left > 1 && memcmp(p, "\xc2\x85", 2) == 0)) {
+            refuse(s, "a separator of lines other than a line feed is not allowed: only some readers see a new line");
+        } else if (left > 2 && ((memcmp(p, "\u202a", 3) >= 0 && memcmp(p, "\u202e", 3) <= 0) ||
+                                (memcmp(p, "\u2066", 3) >= 0 && memcmp(p, "\u2069", 3) <= 0))) {
+            refuse(s, "a character that changes the order in which text is shown is not allowed");
+        }
+    }
+    s->line = 1;
+}
+
 int stitch__source_check(stitch__arena *arena, const char *source, size_t len, char *const *folders,
                          stitch__diagnostics *out)
 {
@@ -367,6 +392,7 @@ int stitch__source_check(stitch__arena *arena, const char *source, size_t len, c
     scanner s = {.arena = arena, .at = source, .end = source + len, .line = 1, .folders = folders, .out = out};
     if (memmem(source, len, "?\?/", 3) || memmem(source, len, "?\?=", 3))
         refuse(&s, "trigraphs are not allowed");
+    check_characters(&s);
     check_lines(&s);
     s.at = source;
     s.line = 1;

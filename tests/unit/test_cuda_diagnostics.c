@@ -373,6 +373,33 @@ TEST(includes_of_the_machines_files_are_refused)
     CHECK_HAS(first, "3: #include of \"/proc/self/environ\" is not allowed");
 }
 
+/* What a reader sees and the compiler does not, or sees elsewhere. */
+TEST(characters_that_deceive_are_refused)
+{
+    static const char *const bad[] = {
+        "// tile\r#define FAST 1",
+        "int a; // x\r\r y\r\n",
+        "// a\u2028int b;",
+        "// a\u2029int b;",
+        "/* \xc2\x85 */",
+        "// \u202e x",
+        "// \u202a x",
+        "const char *s = \"\u2066\";",
+        "__device__ int \u2069i;\nint b;",
+        "\n\n//\n// \r x",
+    };
+    static const char *const good[] = {"int a;\r\nint b;\r\n", "int a;\r\r\nint b;\r",
+                                       "// \u2027 \u202f \u2065 \u206a \u00a0 \u00e9"};
+    char first[700];
+    for (size_t i = 0; i < STITCH__COUNT(bad); i++)
+        if (refusals(bad[i], first, sizeof(first)) != 1)
+            FAIL("not refused once: %zu", i);
+    CHECK_HAS(first, "4: a carriage return without a line feed is not allowed");
+    for (size_t i = 0; i < STITCH__COUNT(good); i++)
+        if (refusals(good[i], first, sizeof(first)))
+            FAIL("refused: %zu: %s", i, first);
+}
+
 TEST(ordinary_source_passes)
 {
     static const char *const good[] = {
@@ -434,5 +461,5 @@ TEST(nesting_is_limited)
 TEST_MAIN(RUN(errors_with_places), RUN(continuation_lines), RUN(context_below_notes), RUN(overloads_that_do_not_match),
           RUN(context_below_a_note_that_is_cut), RUN(advice_is_replaced), RUN(assembler_messages_have_source_lines),
           RUN(resource_lines), RUN(source_cannot_forge_messages), RUN(many_messages_are_cut_but_errors_stay),
-          RUN(odd_logs), RUN(includes_of_the_machines_files_are_refused), RUN(ordinary_source_passes),
-          RUN(nesting_is_limited))
+          RUN(odd_logs), RUN(includes_of_the_machines_files_are_refused), RUN(characters_that_deceive_are_refused),
+          RUN(ordinary_source_passes), RUN(nesting_is_limited))
