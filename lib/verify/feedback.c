@@ -107,10 +107,15 @@ static void put_times(stitch__buf *b, const stitch_report *r)
         return;
     for (size_t i = 0; i < r->baseline_count; i++) {
         const stitch__timing *t = &r->baselines[i];
-        if (t->count)
-            stitch__buf_printf(b, "%s %s (precision %s): %.2f us, speed-up %.2f x\n", i ? "Also against" : "Against",
-                               t->name, t->precision < 0 ? "of the reference" : stitch__precision_name(t->precision),
-                               t->median, c->median > 0 ? t->median / c->median : 0);
+        double speedup = stitch__speedup_over(r, t);
+        if (!t->count)
+            continue;
+        stitch__buf_printf(b, "%s %s (precision %s): %.2f us", i ? "Also against" : "Against", t->name,
+                           t->precision < 0 ? "of the reference" : stitch__precision_name(t->precision), t->median);
+        if (speedup > 0)
+            stitch__buf_printf(b, ", speed-up %.2f x\n", speedup);
+        else
+            stitch__buf_puts(b, "; no speed-up counts\n");
     }
     put_idle(b, r);
     stitch__buf_printf(
@@ -148,8 +153,8 @@ static void put_head(stitch__buf *b, const stitch_report *r)
         const stitch__timing *base = r->baseline_count ? &r->baselines[0] : NULL;
         stitch__buf_printf(b, "The program is correct and takes %.2f us (5-95 %%: %.2f to %.2f)", r->candidate.median,
                            r->candidate.low, r->candidate.high);
-        if (base && base->count && r->candidate.median > 0)
-            stitch__buf_printf(b, ": %.2f x as fast as the baseline", base->median / r->candidate.median);
+        if (base && stitch__speedup_over(r, base) > 0)
+            stitch__buf_printf(b, ": %.2f x as fast as the baseline", stitch__speedup_over(r, base));
         stitch__buf_puts(b, ".\n");
     } else if (r->stages[STITCH_STAGE_CORRECT].status == STITCH_STAGE_PASSED) {
         stitch__buf_puts(b, "The program is correct; its time was not measured.\n");

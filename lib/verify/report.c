@@ -156,6 +156,13 @@ double stitch__idle_share(const stitch_report *r)
     return r->busy_us < r->candidate.median ? 1 - r->busy_us / r->candidate.median : 0;
 }
 
+double stitch__speedup_over(const stitch_report *r, const stitch__timing *baseline)
+{
+    if (r->stages[STITCH_STAGE_TIME].status != STITCH_STAGE_PASSED || r->exploit.degenerate || !baseline->count)
+        return 0;
+    return r->candidate.median > 0 ? baseline->median / r->candidate.median : 0;
+}
+
 int stitch__timing_add(stitch_report *r, stitch__timing *t, double us, stitch_error **err)
 {
     if (stitch__grow(r->ctx, &t->samples, &t->cap, t->count + 1, sizeof(*t->samples)))
@@ -350,8 +357,7 @@ int stitch_report_summary_get(const stitch_report *r, stitch_report_summary *out
         s.baseline_us = r->baselines[0].median;
         s.baseline_low_us = r->baselines[0].low;
         s.baseline_high_us = r->baselines[0].high;
-        /* A degenerate task can be won by nobody. */
-        s.speedup = s.timed && s.median_us > 0 && !s.degenerate ? s.baseline_us / s.median_us : 0;
+        s.speedup = stitch__speedup_over(r, &r->baselines[0]);
         s.speedup_low = s.speedup > 0 ? r->speedup_low : 0;
         s.speedup_high = s.speedup > 0 ? r->speedup_high : 0;
     }

@@ -319,12 +319,13 @@ static json_t *speedup_json(writer *w, const stitch_report *r)
 {
     json_t *row = json_object(), *interval = json_array();
     const stitch__timing *main = r->baseline_count ? &r->baselines[0] : NULL;
-    if (!main || !main->count || r->candidate.median <= 0) {
+    double ratio = main ? stitch__speedup_over(r, main) : 0;
+    if (!(ratio > 0)) {
         json_decref(row);
         json_decref(interval);
         return json_null();
     }
-    stitch__json_put(&w->failed, row, "ratio", number(main->median / r->candidate.median));
+    stitch__json_put(&w->failed, row, "ratio", number(ratio));
     stitch__json_push(&w->failed, interval, number(r->speedup_low));
     stitch__json_push(&w->failed, interval, number(r->speedup_high));
     stitch__json_put(&w->failed, row, "interval_95", interval);
@@ -414,8 +415,7 @@ static json_t *time_json(writer *w, const stitch_report *r)
     for (size_t i = 0; i < r->baseline_count; i++) {
         json_t *row = timing_json(w, &r->baselines[i]);
         stitch__json_put(&w->failed, row, "sha256", *r->baselines[i].hash ? text(r->baselines[i].hash) : json_null());
-        stitch__json_put(&w->failed, row, "speedup",
-                         number(r->candidate.median > 0 ? r->baselines[i].median / r->candidate.median : 0));
+        stitch__json_put(&w->failed, row, "speedup", number(stitch__speedup_over(r, &r->baselines[i])));
         stitch__json_push(&w->failed, list, row);
     }
     stitch__json_put(&w->failed, time, "baselines", list);

@@ -146,11 +146,15 @@ static void put_times(stitch__buf *b, const stitch_report *r)
         const stitch__timing *t = &r->baselines[i];
         if (!t->count)
             continue;
-        stitch__buf_printf(b, "  %.2f x against %s (precision %s): %.2f us (%.2f to %.2f)\n",
-                           c->median > 0 ? t->median / c->median : 0, t->name,
+        double speedup = stitch__speedup_over(r, t);
+        if (speedup > 0)
+            stitch__buf_printf(b, "  %.2f x against ", speedup);
+        else
+            stitch__buf_puts(b, "  no speed-up counts against ");
+        stitch__buf_printf(b, "%s (precision %s): %.2f us (%.2f to %.2f)\n", t->name,
                            t->precision < 0 ? "of the reference" : stitch__precision_name(t->precision), t->median,
                            t->low, t->high);
-        if (i == 0 && r->speedup_high > 0)
+        if (i == 0 && speedup > 0 && r->speedup_high > 0)
             stitch__buf_printf(b, "    95 %% interval of that: %.2f to %.2f x\n", r->speedup_low, r->speedup_high);
     }
     if (r->bound.us > 0)

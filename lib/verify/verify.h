@@ -253,6 +253,9 @@ stitch__trial *stitch__report_add_trial(stitch_report *r, const char *kind, bool
                                         size_t outputs); /* NULL: no memory */
 /* 1 - busy time / median, at least 0; negative: not known. */
 double stitch__idle_share(const stitch_report *r);
+/* How many times as fast as a baseline the candidate is; 0: not known, or it does not count, for stage time did not
+ * pass or the task is degenerate. */
+double stitch__speedup_over(const stitch_report *r, const stitch__timing *baseline);
 int stitch__timing_add(stitch_report *r, stitch__timing *t, double us, stitch_error **err);
 double stitch__median(double *us, size_t count); /* sorts them; count: not 0 */
 /* Median, percentiles and so on of a copy that it sorts. false: no memory. */

@@ -167,10 +167,10 @@ TEST(findings_of_validation)
     stitch_free(text);
 }
 
-TEST(a_passed_program_with_figures)
+/* Timed, beside two baselines. */
+static stitch_report *make_timed(void)
 {
     stitch_report *r = make();
-    char *text;
 
     r->precision = STITCH_PRECISION_F16;
     CHECK_OK(stitch__report_stage_set(r, STITCH_STAGE_CORRECT, STITCH_STAGE_PASSED, 0, "", &err));
@@ -187,13 +187,32 @@ TEST(a_passed_program_with_figures)
     stitch__timing_finish(r, &r->candidate);
     stitch__timing_finish(r, &r->baselines[0]);
     stitch__timing_finish(r, &r->baselines[1]);
-    text = feedback(r, 0);
+    return r;
+}
+
+TEST(a_passed_program_with_figures)
+{
+    char *text = feedback(make_timed(), 0);
+
     CHECK(strncmp(text, "The program is correct and takes 10.00 us", 41) == 0);
     CHECK_HAS(text, "4.00 x as fast as the baseline");
     CHECK_HAS(text, "Against eager, float32 (precision f32): 40.00 us, speed-up 4.00 x");
     CHECK_HAS(text, "Also against eager, TF32 (precision tf32): 20.00 us, speed-up 2.00 x");
     CHECK_HAS(text, "The task allows precision f16");
     CHECK(!strstr(text, "idles for")); /* not known */
+    stitch_free(text);
+}
+
+TEST(nothing_is_won_on_a_degenerate_task)
+{
+    stitch_report *r = make_timed();
+    char *text;
+
+    r->exploit.degenerate = true;
+    CHECK_OK(stitch__report_set(r, &r->exploit.degenerate_reason, "zeros pass", 100, &err));
+    text = feedback(r, 0);
+    CHECK(!strstr(text, "4.00 x") && !strstr(text, "2.00 x"));
+    CHECK_HAS(text, "Against eager, float32 (precision f32): 40.00 us; no speed-up counts\n");
     stitch_free(text);
 }
 
@@ -258,4 +277,5 @@ TEST(bad_arguments)
 
 TEST_MAIN(RUN(compile_errors_with_their_lines), RUN(quotes_hostile_text_cleaned_and_cut), RUN(keeps_the_budget),
           RUN(wrong_outputs), RUN(nothing_written), RUN(findings_of_validation), RUN(a_passed_program_with_figures),
-          RUN(an_idle_device), RUN(an_idle_device_with_a_profile), RUN(bad_arguments))
+          RUN(nothing_is_won_on_a_degenerate_task), RUN(an_idle_device), RUN(an_idle_device_with_a_profile),
+          RUN(bad_arguments))

@@ -187,6 +187,41 @@ TEST(summary)
     stitch_report_free(r);
 }
 
+/* Nowhere in a report is there a speed-up that does not count. */
+TEST(speedups_that_do_not_count)
+{
+    for (int failed = 0; failed < 2; failed++) {
+        stitch_report *r = make();
+        json_t *root, *time, *baseline;
+
+        CHECK_OK(stitch__report_stage_set(r, STITCH_STAGE_CORRECT, STITCH_STAGE_PASSED, 0, "", &err));
+        CHECK_OK(stitch__report_stage_set(r, STITCH_STAGE_TIME, failed ? STITCH_STAGE_FAILED : STITCH_STAGE_PASSED,
+                                          failed ? STITCH_E_VALIDATE : 0, "", &err));
+        r->exploit.degenerate = !failed;
+        CHECK_OK(stitch__report_set(r, &r->exploit.degenerate_reason, "zeros pass", 100, &err));
+        r->baselines = stitch__calloc(ctx, 1, sizeof(*r->baselines));
+        r->baseline_count = 1;
+        CHECK_OK(stitch__report_set(r, &r->baselines[0].name, "eager", 100, &err));
+        CHECK_OK(stitch__timing_add(r, &r->candidate, 10, &err));
+        CHECK_OK(stitch__timing_add(r, &r->baselines[0], 25, &err));
+        stitch__timing_finish(r, &r->candidate);
+        stitch__timing_finish(r, &r->baselines[0]);
+        r->speedup_low = 2.25;
+        r->speedup_high = 2.75;
+        CHECK_OK(stitch__report_finish(r, &err));
+        root = parse(r);
+        time = json_object_get(root, "time");
+        baseline = json_array_get(json_object_get(time, "baselines"), 0);
+        CHECK(json_is_null(json_object_get(time, "speedup")));
+        CHECK_NEAR(json_number_value(json_object_get(baseline, "speedup")), 0, 0);
+        CHECK_NEAR(json_number_value(json_object_get(baseline, "median_us")), 25, 0);
+        CHECK(!strstr(stitch_report_text(r), "2.50") && !strstr(stitch_report_text(r), "interval"));
+        CHECK_HAS(stitch_report_text(r), "no speed-up counts against eager");
+        json_decref(root);
+        stitch_report_free(r);
+    }
+}
+
 TEST(json_has_everything)
 {
     stitch_report *r = make();
@@ -356,5 +391,5 @@ TEST(a_major_finding_after_many_minor_ones)
 }
 
 TEST_MAIN(RUN(large_integers_are_not_rounded), RUN(stage_names), RUN(percentiles), RUN(summary),
-          RUN(json_has_everything), RUN(format_failure), RUN(first_failure_stays), RUN(fingerprint_ignores_figures),
-          RUN(options_are_checked), RUN(a_major_finding_after_many_minor_ones))
+          RUN(speedups_that_do_not_count), RUN(json_has_everything), RUN(format_failure), RUN(first_failure_stays),
+          RUN(fingerprint_ignores_figures), RUN(options_are_checked), RUN(a_major_finding_after_many_minor_ones))
