@@ -111,7 +111,8 @@ STITCH_API int stitch_task_set_data(stitch_task *t, const char *name, const void
 /** Weights by name from a safetensors file: its header is read now, its data when it is needed. Every weight without
  * data must be in it, with its dtype and shape. */
 STITCH_API int stitch_task_set_weights_file(stitch_task *t, const char *path, stitch_error **err);
-/** |got - want| <= atol + rtol * |want|, for every element of every output; for integers and booleans <= atol. */
+/** |got - want| <= atol + rtol * |want|, for every element of every output; for integers and booleans <= atol. Elements
+ * of half precision or less may also be what a value within that is rounded to. */
 STITCH_API int stitch_task_set_tolerance(stitch_task *t, double atol, double rtol, stitch_error **err);
 STITCH_API int stitch_task_set_precision(stitch_task *t, int precision, stitch_error **err);
 /** Floating-point operations that one computation needs at the least, as an expression over the dims ("2*M*N*K"): a

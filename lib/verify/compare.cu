@@ -99,8 +99,25 @@ static __device__ double distance(stitch_element got, stitch_element want)
     return (double)(got.integer > want.integer ? g - w : w - g);
 }
 
+static __device__ double rounded(double value, int dtype)
+{
+    stitch_u64 place;
+    stitch_store(&place, 0, dtype, value);
+    return stitch_load(&place, 0, dtype);
+}
+
+/* Half precision and less may hold less than the tolerance tells apart: what is rounded to it from within the tolerance
+ * is as right as it can be. Rounding keeps the order. */
+static __device__ bool is_right(double got, double want, double tolerance, int dtype)
+{
+    if (fabs(got - want) <= tolerance)
+        return true;
+    return dtype >= DT_F16 && dtype <= DT_F8E5M2 && got >= rounded(want - tolerance, dtype) && got <= rounded(want + tolerance, dtype);
+}
+
 /* How far an element is from what is wanted, as a multiple of the tolerance; mismatches are above 1. */
-static __device__ void element(stitch_comparison *r, stitch_u64 i, stitch_element g, stitch_element w, bool i64, double atol, double rtol)
+static __device__ void element(stitch_comparison *r, stitch_u64 i, stitch_element g, stitch_element w, bool i64, int dtype, double atol,
+                               double rtol)
 {
     double got = i64 ? (double)g.integer : g.real, want = i64 ? (double)w.integer : w.real;
     bool got_nan = got != got, want_nan = want != want, got_inf = fabs(got) == INF, want_inf = fabs(want) == INF, bad;
@@ -115,8 +132,10 @@ static __device__ void element(stitch_comparison *r, stitch_u64 i, stitch_elemen
         key = bad ? INF : 0;
     } else {
         double error = i64 ? distance(g, w) : fabs(got - want), size = fabs(want), tolerance = atol + rtol * size;
-        bad = error > tolerance;
+        bad = i64 ? error > tolerance : !is_right(got, want, tolerance, dtype);
         key = error == 0 ? 0 : tolerance > 0 ? error / tolerance : 1e300;
+        if (!bad && key > 1)
+            key = 1;
         if (bad && key <= 1)
             key = 1.0000000000000002;
         r->finite++;
@@ -179,7 +198,7 @@ extern "C" __global__ void stitch_compare(const void *got, int got_dtype, int go
             mine.differ += !unwritten && bits != bits_again;
         }
         stitch_u64 before = mine.mismatches;
-        element(&mine, i, load(got, i, got_dtype, i64), load(want, i, want_dtype, i64), i64, atol, rtol);
+        element(&mine, i, load(got, i, got_dtype, i64), load(want, i, want_dtype, i64), i64, got_dtype, atol, rtol);
         /* After a single run, the pattern is also what a right result may look like: -1 of integers. */
         if (unwritten && (again || mine.mismatches > before)) {
             mine.unwritten++;
@@ -220,7 +239,8 @@ extern "C" __global__ void stitch_locate(const void *got, int got_dtype, const v
         double error = i64 ? distance(load(got, i, got_dtype, true), load(want, i, want_dtype, true)) : fabs(g - w);
         bool same = !i64 && (g == w || (g != g && w != w)); /* infinities, too, whose error is NaN */
         bool finite = fabs(g) < INF && fabs(w) < INF;
-        if (same || (finite && error <= atol + rtol * fabs(w)))
+        double tolerance = atol + rtol * fabs(w);
+        if (same || (finite && (i64 ? error <= tolerance : is_right(g, w, tolerance, got_dtype))))
             continue;
         stitch_u64 rest = i;
         for (stitch_u64 k = shape.rank; k-- > 0;) {

@@ -16,6 +16,13 @@
 
 static const trick_task vector = {VECTOR_DOC(TOLERANCE("1e-4")), ORACLE("(double)a[i] * x[i] + b[i]"),
                                   VECTOR("y[i] = " RIGHT ";"), VECTOR_PLAN};
+/* Its output holds less than the tolerance tells apart. */
+#define NARROW_DOC                                                                                                     \
+    "\"name\":\"narrow\",\"dims\":{\"N\":4099},\"inputs\":[" TENSOR("x", "\"N\"") "],\"weights\":[" TENSOR(            \
+        "a", "\"N\"") "," TENSOR("b", "\"N\"") "],\"outputs\":[{\"name\":\"y\",\"dtype\":\"bf16\",\"shape\":[\"N\"]}]" \
+                                               "," TOLERANCE("1e-4")
+#define NARROW(value) "#include <cuda_bf16.h>\n" VECTOR_HEAD("k", "", "__nv_bfloat16") "y[i] = " value ";\n    }\n}\n"
+static const trick_task narrow = {NARROW_DOC, ORACLE("(double)a[i] * x[i] + b[i]"), NULL, VECTOR_PLAN};
 /* Its input is the host's, and the same in every run. */
 static const trick_task fixed_vector = {VECTOR_DOC(TOLERANCE("1e-4")), ORACLE("(double)a[i] * x[i] + b[i]"),
                                         VECTOR("y[i] = " RIGHT ";"), VECTOR_PLAN, .fixed = "x"};
@@ -286,6 +293,14 @@ const trick more_tricks[] = {
      .source = PLACES("int", PLACE " / 100 * 100 + 1"),
      .plan = COPY_PLAN,
      .twin_source = PLACES("int", PLACE),
+     .stage = STITCH_STAGE_CORRECT,
+     .words = "elements are wrong"},
+    {.row = 14,
+     .name = "cuts off what its output cannot hold, in place of rounding it",
+     .task = &narrow,
+     .source = NARROW("__float2bfloat16_rz(" RIGHT ")"),
+     .plan = VECTOR_PLAN,
+     .twin_source = NARROW("__float2bfloat16(" RIGHT ")"),
      .stage = STITCH_STAGE_CORRECT,
      .words = "elements are wrong"},
     {.row = 16,
