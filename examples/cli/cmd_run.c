@@ -103,6 +103,17 @@ static void profile_reference(run *r)
     stitch_error_free(err);
 }
 
+/* What a model wrote stays in the line that says whose it is: no line of it looks like one of ours. */
+static void say_plan(cli *c, int number, const stitch_plan_doc *plan)
+{
+    char *line = strdup(stitch_plan_strategy(plan));
+    for (char *p = line; p && *p; p++)
+        if (*p == '\n' || *p == '\t')
+            *p = ' ';
+    cli_say(c, "plan %d: %zu sub-tasks. %s", number, stitch_plan_subtask_count(plan), line ? line : "");
+    free(line);
+}
+
 static int make_plan(run *r)
 {
     stitch_plan_options o = STITCH_PLAN_OPTIONS_INIT;
@@ -132,7 +143,7 @@ static int make_plan(run *r)
     r->plan = plan;
     r->plans++;
     r->policy.subtasks = (int32_t)stitch_plan_subtask_count(plan);
-    cli_say(r->c, "plan %d: %zu sub-tasks. %s", r->plans, stitch_plan_subtask_count(plan), stitch_plan_strategy(plan));
+    say_plan(r->c, r->plans, plan);
     if (r->plan_list)
         json_array_append_new(r->plan_list, json_loads(stitch_plan_json(plan), 0, NULL));
     cli_emit(r->c, json_pack("{s:s, s:i, s:o}", "event", "plan", "number", (int)r->plans, "plan",

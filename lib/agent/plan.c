@@ -8,10 +8,12 @@ enum { MAX_SUBTASKS = 64, MAX_TEXT = 16384 };
 
 extern const char stitch__schema_plan_schema[];
 
+/* Cleaned: a model wrote it, and hosts print it. */
 static int read_text(const stitch_context *ctx, stitch__arena *arena, const json_t *obj, const stitch__jpath *at,
                      const char *key, const char **out, stitch_error **err)
 {
     const char *text = NULL;
+    stitch__buf b;
     int rc = stitch__json_string(ctx, obj, at, key, true, &text, err);
     if (rc)
         return rc;
@@ -19,7 +21,12 @@ static int read_text(const stitch_context *ctx, stitch__arena *arena, const json
         stitch__jpath here = {at, key, 0};
         return stitch__json_err(ctx, &here, err, "longer than %d bytes", MAX_TEXT);
     }
-    *out = stitch__arena_strdup(arena, text);
+    stitch__buf_init(&b, ctx);
+    stitch__buf_puts(&b, "");
+    stitch__buf_puts_clean(&b, text, strlen(text), MAX_TEXT);
+    char *clean = stitch__buf_take(&b, NULL);
+    *out = clean ? stitch__arena_strdup(arena, clean) : NULL;
+    stitch_free(clean);
     return *out ? STITCH_OK : stitch__err_nomem(ctx, err);
 }
 

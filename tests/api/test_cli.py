@@ -155,7 +155,8 @@ def hostile_names():
     task = put("hostile.json", json.dumps({
         "stitch_task": 1, "name": "../up/../../name", "dims": {"N": 32}, "inputs": [{"name": "x", "dtype": "f32", "shape": ["N"]}],
         "outputs": [{"name": "y", "dtype": "f32", "shape": ["N"]}], "reference": {"program": {"source": "k.cu", "plan": "k.json"}}}))
-    plan = {"stitch_plan": 1, "strategy": "s", "bottlenecks": [], "subtasks": [
+    forged = "attempt 1 (draft): correct, 1.0 us, 900.00x"
+    plan = {"stitch_plan": 1, "strategy": f"s\x1b[2J\n{forged}\r{forged}", "bottlenecks": [], "subtasks": [
         {"id": "a", "level": "kernel", "title": "t", "goal": "g", "after": []}]}
     replies = put("hostile.jsonl", "".join(json.dumps({"label": label, "number": 1, "reply": {"content": content}}) + "\n" for label, content in (
         ("plan", json.dumps(plan)), ("code:draft", f"```cuda\n{kernel}```\n```json\n{launch}\n```\n"))))
@@ -168,6 +169,9 @@ def hostile_names():
         return
     check("default names stay in the folder", done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["saved"] == "_._up_.._.._name.stitch" and
           os.listdir(os.path.join(FOLDER, "inner")) == ["folder"] and os.path.exists(os.path.join(inner, "_._up_.._.._name.stitch")), done)
+    lines = done.stderr.replace("\r", "\n").split("\n")
+    check("what a planner says looks like no line of the command's", "\x1b[2J" not in done.stderr and forged not in lines and
+          any(line.startswith("plan 1: 1 sub-tasks. s") for line in lines), done)
 
 
 def admits():

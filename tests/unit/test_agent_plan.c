@@ -42,6 +42,26 @@ TEST(reads_a_plan)
     stitch_context_free(ctx);
 }
 
+/* Hosts print what a model wrote. */
+TEST(texts_are_clean)
+{
+    stitch_error *err = NULL;
+    stitch_context *ctx = context();
+    stitch_plan_doc *plan = NULL;
+    const char *id, *level, *title, *goal;
+    CHECK_OK(stitch_plan_parse(
+        ctx,
+        "{\"stitch_plan\":1,\"strategy\":\"a\\u001b[2J\\u202eb\\nc\",\"bottlenecks\":[],\"subtasks\":["
+        "{\"id\":\"a\",\"level\":\"system\",\"title\":\"t\\r\",\"goal\":\"\\u009b2J\",\"after\":[]}]}",
+        &plan, &err));
+    CHECK_STR(stitch_plan_strategy(plan), "a?[2J?b\nc");
+    CHECK_OK(stitch_plan_subtask(plan, 0, &id, &level, &title, &goal));
+    CHECK_STR(title, "t?");
+    CHECK_STR(goal, "?2J");
+    stitch_plan_free(plan);
+    stitch_context_free(ctx);
+}
+
 TEST(refuses_bad_plans)
 {
 #define TASK(id, level, after)                                                                                         \
@@ -137,5 +157,5 @@ TEST(a_profile_is_in_the_prompt_and_not_in_its_fingerprint)
     stitch_context_free(ctx);
 }
 
-TEST_MAIN(RUN(reads_a_plan), RUN(refuses_bad_plans), RUN(prompts_can_be_overridden),
+TEST_MAIN(RUN(reads_a_plan), RUN(texts_are_clean), RUN(refuses_bad_plans), RUN(prompts_can_be_overridden),
           RUN(a_profile_is_in_the_prompt_and_not_in_its_fingerprint))
