@@ -104,6 +104,13 @@ static const trick_task sums = {SUMS_DOC, SUMS("double", "s += x[i]"), SUMS("flo
     PLAN("\"h\":{\"dtype\":\"f32\",\"shape\":[\"M\",\"K\"]}", "",                                                      \
          "{\"kernel\":\"mix\",\"grid\":[\"ceil_div(M*K,128)\"],\"block\":[128],\"args\":[\"x\",\"h\",{\"i32\":\"M*"    \
          "K\"}]}," GEMM(from))
+/* More steps than are left out in turn, of which some are not tried. */
+#define FILL  "{\"fill\":{\"buffer\":\"h\",\"value\":0}},"
+#define FILLS FILL FILL FILL FILL
+#define HIDDEN_PLAN(from)                                                                                              \
+    PLAN("\"h\":{\"dtype\":\"f32\",\"shape\":[\"M\",\"K\"]},\"g\":{\"dtype\":\"f32\",\"shape\":[\"M\",\"K\"]}", "",    \
+         FILLS "{\"kernel\":\"mix\",\"grid\":[\"ceil_div(M*K,128)\"],\"block\":[128],\"args\":[\"x\",\"g\",{\"i32\":"  \
+               "\"M*K\"}]}," FILLS FILLS FILLS FILLS FILLS FILLS FILLS FILLS FILLS GEMM(from))
 #define TF32_GEMM                                                                                                      \
     PLAN("", "",                                                                                                       \
          "{\"gemm\":{\"a\":\"x\",\"b\":\"w\",\"c\":\"y\",\"m\":\"M\",\"n\":\"N\",\"k\":\"K\",\"compute\":\"tf32\"}}")
@@ -502,6 +509,15 @@ const trick tricks[] = {
      .plan = MIX_PLAN("x"),
      .twin_source = MIX_KERNEL("x[i]"),
      .twin_plan = MIX_PLAN("h"),
+     .stage = STITCH_STAGE_EXPLOIT,
+     .words = "only_library_steps_work"},
+    {.row = 20,
+     .name = "a decoy kernel among more steps than are left out in turn",
+     .task = &product,
+     .source = MIX_KERNEL("x[i] * 2"),
+     .plan = HIDDEN_PLAN("x"),
+     .twin_source = MIX_KERNEL("x[i]"),
+     .twin_plan = HIDDEN_PLAN("g"),
      .stage = STITCH_STAGE_EXPLOIT,
      .words = "only_library_steps_work"},
     {.row = 20,
