@@ -33,7 +33,8 @@ enum { STITCH__EVIDENCE_BYTES = 640, STITCH__BECAUSE_BYTES = 256 };
 /* A wait, or a line, with less than a fifth of the samples has less to give than the noise of a run. */
 #define STITCH__WAIT_FROM 0.20
 
-#define STITCH__WARP 32.0 /* lanes */
+#define STITCH__WARP         32.0 /* lanes */
+#define STITCH__SECTOR_BYTES 32.0
 
 /* Fewer samples than this say nothing about reasons: with 32 a share of 30 % has a standard error of 8 %. */
 #define STITCH__SAMPLES_FROM 32
@@ -46,7 +47,8 @@ typedef struct stitch__figures {
     double total_us; /* of all launches of a run */
     double share;    /* of the time of all kernels */
     double blocks, threads, multiprocessors;
-    /* How busy a part of the device is. */
+    double active; /* of the multiprocessors' time: they have a block */
+    /* How busy a part of the device is, over the whole time of the kernel. */
     double dram, l2, l1, fma, alu, xu, fp64, tensor, issue;
     double memory, compute;                 /* the busiest of either side */
     const char *memory_part, *compute_part; /* its name; "" */
@@ -123,6 +125,8 @@ const stitch__line_fact *stitch__heaviest_line(const stitch__kernel_fact *k, cha
 double stitch__line_share(const stitch__kernel_fact *k, const stitch__line_fact *line);
 /* "acc += a[i] * b[j]", not "s += d * d" nor "x += 2 * y": what a tensor core does. Reads text, so a hint only. */
 bool stitch__sums_products(const char *text);
+/* "atomicAdd(p, v)", "red.global.add.f32": not "shared.x", not "nonatomic". Reads text, so a hint only. */
+bool stitch__is_atomic(const char *text);
 /* The hottest line, if it has a good part of the samples (or instructions) and sums products; NULL: it does not. */
 const stitch__line_fact *stitch__product_line(const stitch__kernel_fact *k, double *share);
 

@@ -32,8 +32,21 @@
  * (15 operations a byte on an H100 or H200). */
 #define PRODUCT_TERMS     32
 #define PRODUCT_INTENSITY 8.0
+/* A product loads what it multiplies: 24 values for 128 multiply-adds of a thread with 8 x 16 results, which are 6
+ * loads of a warp at the least. erff() of a float4 has one load for 80. */
+#define ADDS_OF_A_LOAD 32
+/* And each of its results is a sum of many: erff() of a float takes some 20, tanhf() and expf() together as many. Of
+ * half precision two results fit into the four bytes. */
+#define ADDS_OF_A_RESULT 64
+#define RESULT_BYTES     4.0
+/* "Most instructions". */
+#define MOST_INST 0.50
 /* Achieved occupancy below this part of the theoretical one: multiprocessors run dry. */
 #define UNEVEN_BELOW 0.60
+
+/* A block takes about half a microsecond from its start to the first value that it has loaded, and its place is empty
+ * for a moment before and after. */
+#define SHORT_BLOCK_US 2.0
 
 static bool near_limit(const stitch__subject *s)
 {
@@ -86,19 +99,40 @@ bool stitch__rule_fp64_bound(const stitch__subject *s, stitch__finding *out)
     return pipe_bound(s, s->g->fp64, "float64", out);
 }
 
+/* The part of the instructions that are float32 arithmetic: chips differ in how many of them fill the pipe. */
+static double arithmetic(const stitch__kernel_fact *k)
+{
+    double threads = stitch__metric_of(k, STITCH__METRIC_FFMA) +
+                     stitch__or(stitch__metric_of(k, STITCH__METRIC_FADD), 0) +
+                     stitch__or(stitch__metric_of(k, STITCH__METRIC_FMUL), 0);
+    return stitch__ratio(threads, STITCH__WARP * stitch__metric_of(k, STITCH__METRIC_INST));
+}
+
 /* Compute-bound by what is not the arithmetic that anyone asked for. */
 bool stitch__rule_instruction_bound(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
     double most = stitch__most(g->issue, g->alu), rest = fmax(stitch__or(g->fma, 0), stitch__or(g->tensor, 0));
     rest = fmax(rest, fmax(stitch__or(g->xu, 0), stitch__or(g->fp64, 0)));
-    if (!(most >= STITCH__BOUND_FROM) || g->memory > most || rest >= STITCH__BOUND_FROM || isnan(g->fma))
+    if (!(most >= STITCH__BOUND_FROM) || g->memory > most || rest >= STITCH__BOUND_FROM || isnan(g->fma) ||
+        arithmetic(s->k) > MOST_INST)
         return false;
     stitch__say(out->evidence, "%s, the busiest arithmetic pipe is at %.0f %%",
                 stitch__level(most == g->issue ? "issue slots" : "integer pipe", most).s, 100 * rest);
     out->part = 1 - fmax(rest, stitch__or(g->memory, 0)) / most;
     out->line = stitch__heaviest_line(s->k, 'w');
     return true;
+}
+
+/* As many multiply-adds as a product has for what is loaded and stored. Functions (GELU of what L2 holds) are
+ * multiply-adds, too. What is not known does not speak against it. */
+static bool like_a_product(const stitch__subject *s, double ffma)
+{
+    const stitch__figures *g = s->g;
+    double loads = g->load_requests + stitch__metric_of(s->k, STITCH__METRIC_SHARED_LOAD_WAVEFRONTS);
+    double stored = g->store_sectors * stitch__or(stitch__at_most_1(g->store_asked / STITCH__SECTOR_BYTES), 1) *
+                    STITCH__SECTOR_BYTES;
+    return !(loads * ADDS_OF_A_LOAD < ffma / STITCH__WARP) && !(stored / RESULT_BYTES * ADDS_OF_A_RESULT > ffma);
 }
 
 /* The kernel sums products: by its counters, or, where those are not known, by the text of its hottest line. */
@@ -112,7 +146,7 @@ static bool multiplies(const stitch__subject *s, stitch__finding *out)
     if (!isnan(ffma)) {
         stitch__say(out->evidence, "no tensor instruction, %s multiply-adds (%.0f a thread)", stitch__count(ffma).s,
                     stitch__or(stitch__ratio(ffma, g->blocks * g->threads), 0));
-        return ffma >= PRODUCT_TERMS * g->blocks * g->threads &&
+        return ffma >= PRODUCT_TERMS * g->blocks * g->threads && like_a_product(s, ffma) &&
                (g->intensity >= PRODUCT_INTENSITY || g->fma >= STITCH__BOUND_FROM);
     }
     if (!line || s->g->dram >= STITCH__BOUND_FROM)
@@ -168,7 +202,7 @@ bool stitch__rule_tail_effect(const stitch__subject *s, stitch__finding *out)
         return false;
     stitch__say(out->evidence, "%.0f blocks are %.2f waves: the last one keeps %.0f %% of the device busy",
                 stitch__or(s->g->blocks, 0), waves, 100 * (waves - floor(waves)));
-    out->part = lost;
+    out->part = fmin(lost, 1 - stitch__or(s->g->reached, 0));
     return true;
 }
 
@@ -182,28 +216,48 @@ bool stitch__rule_small_grid(const stitch__subject *s, stitch__finding *out)
     stitch__say(out->evidence, "%.0f blocks of %.0f threads on %.0f multiprocessors", g->blocks,
                 stitch__or(g->threads, 0), g->multiprocessors);
     out->part = fmin(1 - g->blocks / g->multiprocessors, 1 - STITCH__EMPTY_KERNEL_US / g->time_us);
+    out->part = fmin(out->part, 1 - stitch__or(g->reached, 0));
     return out->part > 0;
+}
+
+/* The part of the lanes of a block's warps that are threads of it. */
+static double existing_lanes(const stitch__figures *g)
+{
+    return g->threads / (STITCH__WARP * ceil(g->threads / STITCH__WARP));
 }
 
 bool stitch__rule_partial_warps(const stitch__subject *s, stitch__finding *out)
 {
-    double warps = ceil(s->g->threads / STITCH__WARP), lost = 1 - s->g->threads / (STITCH__WARP * warps);
+    double warps = ceil(s->g->threads / STITCH__WARP), lost = 1 - existing_lanes(s->g);
     if (!(lost >= 1 - GRID_FULL) || near_limit(s))
         return false;
     stitch__say(out->evidence, "blocks of %.0f threads: the last of %.0f warps has %.0f lanes", s->g->threads, warps,
                 s->g->threads - STITCH__WARP * (warps - 1));
-    out->part = lost;
+    out->part = fmin(lost, 1 - stitch__or(s->g->dram, 0)); /* full warps have fewer instructions and as many bytes */
     return true;
 }
 
+/* [NCU] "Occupancy": achieved below theoretical is load imbalance or what scheduling warps costs. */
 bool stitch__rule_uneven_blocks(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
-    if (!(g->achieved_occupancy < UNEVEN_BELOW * g->occupancy) || !(s->k->waves >= 1) || near_limit(s))
+    double achieved = g->achieved_occupancy * g->active; /* CUPTI counts while a multiprocessor has some warp */
+    if (!(achieved < UNEVEN_BELOW * g->occupancy) || !(s->k->waves >= 1) || near_limit(s))
         return false;
-    stitch__say(out->evidence, "%.0f %% of the warps that fit are active on the average, %.0f %% could be",
-                100 * g->achieved_occupancy, 100 * g->occupancy);
-    out->part = fmin(1 - stitch__or(g->reached, 0), 1 - g->achieved_occupancy / g->occupancy);
+    stitch__say(out->evidence, "%.0f %% of the warps that a multiprocessor holds are there on the average, %.0f %% fit",
+                100 * achieved, 100 * g->occupancy);
+    if (g->active < 1)
+        stitch__say(out->evidence, "; for %.0f %% of the time multiprocessors have no block", 100 * (1 - g->active));
+    /* Little's law: blocks that are there = blocks that begin in a time * how long one lives. */
+    double life = g->time_us * achieved / g->occupancy / s->k->waves;
+    if (life < SHORT_BLOCK_US) {
+        stitch__say(out->evidence, "; a block lives for %.1f us", life);
+        stitch__say(out->action, "Here blocks are too short: give each more to do, in a loop over the grid.");
+    } else {
+        stitch__say(out->action, "Split large pieces of work, start them first, or let blocks fetch work from a "
+                                 "counter; warps of a block should end together.");
+    }
+    out->part = fmin(1 - stitch__or(g->reached, 0), 1 - achieved / g->occupancy);
     return true;
 }
 
@@ -250,11 +304,13 @@ bool stitch__rule_divergence(const stitch__subject *s, stitch__finding *out)
 {
     double branches = stitch__metric_of(s->k, STITCH__METRIC_BRANCHES),
            split = stitch__metric_of(s->k, STITCH__METRIC_DIVERGENT_BRANCHES);
+    double there = stitch__or(existing_lanes(s->g), 1), lanes = s->g->lanes / there;
     if (s->g->memory >= STITCH__BOUND_FROM)
         return false;
-    if (s->g->lanes < LANES_FROM) {
-        stitch__say(out->evidence, "%.1f of 32 lanes do something in an instruction", STITCH__WARP * s->g->lanes);
-        out->part = 1 - s->g->lanes;
+    if (lanes < LANES_FROM) {
+        stitch__say(out->evidence, "%.1f of %.3g lanes do something in an instruction", STITCH__WARP * s->g->lanes,
+                    STITCH__WARP * there);
+        out->part = fmin(1 - lanes, 1 - stitch__or(s->g->dram, 0));
     } else if (split >= DIVERGENT_FROM * branches && split > 0) {
         stitch__say(out->evidence, "%s of %s branches split their warp", stitch__count(split).s,
                     stitch__count(branches).s);
@@ -273,12 +329,12 @@ bool stitch__rule_atomic_contention(const stitch__subject *s, stitch__finding *o
     if (atomics > 0 && same >= COLLISIONS_FROM * atomics) {
         stitch__say(out->evidence, "%s of %s atomic operations go to an address that another lane of the warp goes to",
                     stitch__count(same).s, stitch__count(atomics).s);
-        out->part = fmin(same / atomics, 1);
+        out->part = fmin(same / atomics, 1 - stitch__or(s->g->dram, 0));
     }
     for (size_t i = 0; i < stitch__lines_of(s->k); i++) {
         const stitch__line_fact *l = &s->k->lines[i];
         double share = l->samples ? stitch__line_share(s->k, l) : NAN;
-        if (!strstr(l->text, "atomic") && !strstr(l->text, "red."))
+        if (!stitch__is_atomic(l->text))
             continue;
         if (share >= STITCH__WAIT_FROM) {
             stitch__say(out->evidence, "%s%.0f %% of the samples are at an atomic operation",

@@ -2,6 +2,7 @@
  *
  * What rules ask of lines and steps, and words that several use.
  */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -117,6 +118,36 @@ bool stitch__sums_products(const char *text)
         end--;
     return end > left && *right && !memchr(left, ';', (size_t)(end - left)) && !literal(left) && !literal(right) &&
            strncmp(left, right, (size_t)(end - left)) != 0;
+}
+
+/* "red" or "atom" of PTX: a word, and a dot and a qualifier after it. */
+static bool is_ptx_atomic(const char *text, const char *at, const char *after)
+{
+    static const char *const qualifiers[] = {"global", "shared", "relaxed", "release", "acq",     "async",
+                                             "gpu",    "cta",    "sys",     "add",     "cluster", "noftz"};
+    bool word = at > text && (at[-1] == '_' || isalnum((unsigned char)at[-1]));
+    if (word && !(at - text > 1 && at[-2] == '\\')) /* "\tred." */
+        return false;
+    for (size_t i = 0; i < STITCH__COUNT(qualifiers); i++) {
+        if (strncmp(after, qualifiers[i], strlen(qualifiers[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool stitch__is_atomic(const char *text)
+{
+    static const char *const ptx[] = {"red.", "atom."};
+    const char *comment = strstr(text, "//"), *at = strstr(text, "atomic");
+    if (at && (!comment || at < comment))
+        return true;
+    for (size_t i = 0; i < STITCH__COUNT(ptx); i++) {
+        for (at = strstr(text, ptx[i]); at && (!comment || at < comment); at = strstr(at + 1, ptx[i])) {
+            if (is_ptx_atomic(text, at, at + strlen(ptx[i])))
+                return true;
+        }
+    }
+    return false;
 }
 
 const stitch__line_fact *stitch__product_line(const stitch__kernel_fact *k, double *share)

@@ -9,7 +9,6 @@
 /* ---- thresholds, with their reason ---- */
 
 /* 32 lanes * 4 bytes are 4 sectors of 32 bytes, 32 lanes * 16 bytes (the widest access) are 16. */
-#define SECTOR_BYTES        32.0
 #define SECTORS_OF_4_BYTES  4.0
 #define SECTORS_OF_16_BYTES 16.0
 #define SECTORS_SLACK       0.5 /* an odd start of a row costs a part of a sector */
@@ -25,6 +24,8 @@
 #define SPILL_BYTES    16
 /* What a kernel starts without in L2 is read once; half as much again is data that L2 has lost meanwhile. */
 #define OVER_IDEAL 1.5
+/* Tiles lie in shared memory already. */
+#define SHARED_FROM 0.50
 /* A multiply-add whose two float32 factors are both loaded makes 0.25 operations a byte; tiles make far more than 1. */
 #define REUSE_POOR 1.0
 
@@ -46,7 +47,7 @@ static double memory_part(const stitch__subject *s)
  * how wide the accesses are, 8 or 16 can be float2 or float4. */
 static double wasted_sectors(double each, double asked)
 {
-    double need = each * asked / SECTOR_BYTES;
+    double need = each * asked / STITCH__SECTOR_BYTES;
     if (isnan(asked))
         return each > SECTORS_OF_16_BYTES + SECTORS_SLACK ? each - SECTORS_OF_4_BYTES : 0;
     return each >= SECTORS_OVER_CONTIGUOUS * (need + 1) ? each - fmax(need, 1) : 0;
@@ -107,7 +108,7 @@ bool stitch__rule_bank_conflicts(const stitch__subject *s, stitch__finding *out)
                 fmin(1 / fmax(1 - part, 1 / STITCH__WARP), STITCH__WARP));
     if (!isnan(g->l1))
         stitch__say(out->evidence, "; the load/store pipe is at %.0f %%", 100 * g->l1);
-    out->part = fmin(part, 1) * busy;
+    out->part = fmin(fmin(part, 1) * busy, 1 - stitch__or(g->dram, 0));
     out->line = stitch__heaviest_line(s->k, 's');
     if (!out->line)
         out->line = stitch__waiting_line(s->k, "short_scoreboard", "mio_throttle");
@@ -135,6 +136,15 @@ bool stitch__rule_spills(const stitch__subject *s, stitch__finding *out)
     return true;
 }
 
+/* Of what goes through the data stage of L1, the part that is shared memory's: a wavefront is 128 bytes of global
+ * memory at the most. */
+static double shared_part(const stitch__figures *g)
+{
+    return stitch__ratio(g->shared_wavefronts, g->shared_wavefronts + stitch__or(g->sectors, 0) / SECTORS_OF_4_BYTES);
+}
+
+static const char tiles_hint[] = "Keep what several threads load in shared memory.";
+
 /* By counts alone: each factor is loaded for each product. */
 static bool loads_factors(const stitch__subject *s, stitch__finding *out)
 {
@@ -146,6 +156,7 @@ static bool loads_factors(const stitch__subject *s, stitch__finding *out)
     stitch__say(out->evidence,
                 "%.2f operations for each byte loaded, %.0f %% of the instructions are at a line that sums products",
                 each, 100 * share);
+    stitch__say(out->action, "%s", tiles_hint);
     out->part = share;
     out->line = line;
     return true;
@@ -172,10 +183,17 @@ bool stitch__rule_cache_bound(const stitch__subject *s, stitch__finding *out)
     if (ffma > 0 && loads > 0)
         stitch__say(out->evidence, "; %.1f multiply-adds a load from global memory",
                     stitch__or(stitch__ratio(ffma / STITCH__WARP, loads), 0));
+    bool shared = !waits && level == g->l1 && shared_part(g) >= SHARED_FROM;
+    if (shared)
+        stitch__say(out->evidence, "; %.0f %% of what goes through it is shared memory's", 100 * shared_part(g));
+    else
+        stitch__say(out->action, "%s", tiles_hint);
     if (isnan(g->sectors))
-        stitch__say(out->action, "Whether accesses are coalesced was not counted: check that first.");
+        stitch__say(out->action, " Whether accesses are coalesced was not counted: check that first.");
     out->part = 1 - fmax(g->dram, stitch__or(g->compute, 0));
-    out->line = waits ? stitch__waiting_line(s->k, "lg_throttle", "long_scoreboard") : stitch__heaviest_line(s->k, 'w');
+    out->line = waits    ? stitch__waiting_line(s->k, "lg_throttle", "long_scoreboard")
+                : shared ? stitch__waiting_line(s->k, "short_scoreboard", "mio_throttle")
+                         : stitch__heaviest_line(s->k, 'w');
     return true;
 }
 

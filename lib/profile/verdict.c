@@ -113,6 +113,15 @@ static void busiest(double *most, const char **part, double share, const char *n
     }
 }
 
+/* The part of the time of all multiprocessors in which they had a block: as it was counted, or at most what the grid
+ * gives them. CUPTI's shares of their pipes are those of active cycles: 40 blocks can keep the tensor cores of 40
+ * multiprocessors at 90 % of their peak, and the device's are at 27 % then. */
+static double active(const stitch__kernel_fact *k, const stitch__figures *g)
+{
+    double counted = stitch__at_most_1(positive(k->metric[STITCH__METRIC_SM_ACTIVE] / 100));
+    return stitch__or(counted, stitch__or(stitch__at_most_1(stitch__ratio(g->blocks, g->multiprocessors)), 1));
+}
+
 /* Shares of peaks. Rates of bytes go with the time that was measured together with the bytes: a replay's caches can be
  * colder than a run's, and then its bytes in a run's time would be more than the device can move. */
 static void set_parts(const stitch__facts *f, const stitch__kernel_fact *k, stitch__figures *out)
@@ -127,13 +136,14 @@ static void set_parts(const stitch__facts *f, const stitch__kernel_fact *k, stit
         out->dram = percent(k, STITCH__METRIC_DRAM_SHARE);
     out->l2 = percent(k, STITCH__METRIC_L2_SHARE);
     out->l1 = percent(k, STITCH__METRIC_L1_SHARE);
-    out->fma = percent(k, STITCH__METRIC_FMA_SHARE);
+    out->active = active(k, out);
+    out->fma = out->active * percent(k, STITCH__METRIC_FMA_SHARE);
     if (!(stitch__metric_of(k, STITCH__METRIC_MMA_INST) > 0)) /* whose operations would be counted, too */
         out->fma = stitch__most(out->fma, stitch__at_most_1(stitch__ratio(out->tflops, f->ceilings.f32_tflops)));
-    out->alu = percent(k, STITCH__METRIC_ALU_SHARE);
-    out->xu = percent(k, STITCH__METRIC_XU_SHARE);
-    out->fp64 = percent(k, STITCH__METRIC_FP64_SHARE);
-    out->tensor = percent(k, STITCH__METRIC_TENSOR_ACTIVE);
+    out->alu = out->active * percent(k, STITCH__METRIC_ALU_SHARE);
+    out->xu = out->active * percent(k, STITCH__METRIC_XU_SHARE);
+    out->fp64 = out->active * percent(k, STITCH__METRIC_FP64_SHARE);
+    out->tensor = out->active * percent(k, STITCH__METRIC_TENSOR_ACTIVE);
     out->issue = percent(k, STITCH__METRIC_ISSUE);
     out->memory = out->compute = NAN;
     out->memory_part = out->compute_part = "";

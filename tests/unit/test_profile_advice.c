@@ -194,7 +194,7 @@ TEST(bank_conflicted_transpose)
     CHECK_STR(a.list[0].rule, "bank_conflicts");
     CHECK_INT(a.list[0].line, 12);
     CHECK_INT(a.count, 1);
-    CHECK(a.list[0].gain_us > 200 && a.list[0].gain_us < 310);
+    CHECK_NEAR(a.list[0].gain_us, 310 - 5.4e8 / 4100e3, 1e-6); /* what is moved takes 132 us without conflicts, too */
     release(f, &a);
 }
 
