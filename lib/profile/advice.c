@@ -129,6 +129,15 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
+/* A kernel that stays takes as long as an empty one at the least. False: nothing is left to gain. */
+static bool leave_an_empty_kernel(const stitch__subject *s, const stitch__rule *rule, stitch__finding *found)
+{
+    if (!s->k || isnan(s->g->time_us) || (rule->flags & STITCH__RULE_GOES) || !(found->part > 0))
+        return true;
+    found->part = fmin(found->part, 1 - STITCH__EMPTY_KERNEL_US / s->g->time_us);
+    return found->part > 0 || (rule->flags & STITCH__RULE_INFORMS);
+}
+
 /* All rules about one subject, in the order of the table; those that an earlier one explains are left out. */
 static int apply(evaluation *e, const stitch__subject *s, int about)
 {
@@ -142,6 +151,8 @@ static int apply(evaluation *e, const stitch__subject *s, int about)
             hidden = has_word(hiding[h]->hides, rules[i].id);
         memset(&found, 0, sizeof(found));
         if (hidden || !rules[i].applies(s, &found))
+            continue;
+        if (!leave_an_empty_kernel(s, &rules[i], &found))
             continue;
         bool explains =
             about != STITCH__RULE_KERNEL || found.part >= EXPLAINS_FROM || (rules[i].flags & STITCH__RULE_INFORMS);

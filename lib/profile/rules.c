@@ -6,6 +6,7 @@
 
 #define LIBRARY STITCH__RULE_LIBRARY
 #define INFORMS STITCH__RULE_INFORMS
+#define GOES    STITCH__RULE_GOES
 
 static const stitch__rule rules[] = {
 #define RULE(id, about, flags, when, problem, action, hides)                                                           \

@@ -172,6 +172,7 @@ enum { STITCH__RULE_KERNEL, STITCH__RULE_STEPS, STITCH__RULE_RUN };
 enum {
     STITCH__RULE_LIBRARY = 1, /* said of kernels of a library, too */
     STITCH__RULE_INFORMS = 2, /* said even if there is next to nothing to gain */
+    STITCH__RULE_GOES = 4,    /* the kernel could be gone altogether, and what starting it takes with it */
 };
 
 typedef struct stitch__rule {

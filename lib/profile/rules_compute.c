@@ -188,7 +188,10 @@ bool stitch__rule_low_occupancy(const stitch__subject *s, stitch__finding *out)
                 " bytes of shared memory",
                 100 * g->occupancy, *s->k->limiter ? ", limited by " : "", s->k->limiter, stitch__or(g->threads, 0),
                 s->k->registers, (uint64_t)s->k->static_shared + s->k->dynamic_shared);
-    stitch__say(out->action, "%s", stitch__limiter_hint(s->k->limiter));
+    if (strcmp(s->k->limiter, "registers") == 0 && s->k->local)
+        stitch__say(out->action, "Registers limit it, and not all values fit into them: fewer values alive at once.");
+    else
+        stitch__say(out->action, "%s", stitch__limiter_hint(s->k->limiter));
     out->part = fmin(1 - stitch__or(g->reached, 0), 1 - g->occupancy / OCCUPANCY_ENOUGH);
     out->line = stitch__waiting_line(s->k, "long_scoreboard", "short_scoreboard");
     return true;
@@ -263,6 +266,10 @@ bool stitch__rule_uneven_blocks(const stitch__subject *s, stitch__finding *out)
 
 /* ---- waiting ---- */
 
+static const char in_flight_hint[] =
+    "Have more in flight: several independent loads and operations a thread (two to eight elements each), 16 bytes a "
+    "load, more warps a multiprocessor.";
+
 /* Little's law: bytes or operations in flight = latency * throughput; too little is in flight. */
 bool stitch__rule_latency_bound(const stitch__subject *s, stitch__finding *out)
 {
@@ -278,10 +285,10 @@ bool stitch__rule_latency_bound(const stitch__subject *s, stitch__finding *out)
         stitch__say(out->evidence, "%s at %.0f %%, %s at %.0f %%", s->g->memory_part, 100 * s->g->memory,
                     s->g->compute_part, 100 * s->g->compute);
     out->part = 1 - stitch__or(s->g->reached, 0);
+    stitch__say(out->action, "%s", *hint ? hint : in_flight_hint);
     if (!*reason)
         return true;
     stitch__say(out->evidence, "; warps wait, %.0f %% of that %s (%s)", 100 * share, meaning, reason);
-    stitch__say(out->action, "%s", hint);
     out->part = fmin(out->part, share);
     out->line = stitch__waiting_line(s->k, reason, reason);
     return true;

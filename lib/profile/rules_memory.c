@@ -22,6 +22,7 @@
 /* Below 0.5 % of all instructions, local memory is used outside of loops. 16 bytes are four values. */
 #define SPILLS_OF_INST 0.005
 #define SPILL_BYTES    16
+#define REGISTERS_MOST 255
 /* What a kernel starts without in L2 is read once; half as much again is data that L2 has lost meanwhile. */
 #define OVER_IDEAL 1.5
 /* Tiles lie in shared memory already. */
@@ -131,8 +132,10 @@ bool stitch__rule_spills(const stitch__subject *s, stitch__finding *out)
     if (local > 0 && s->g->requests >= 0)
         out->part = local / (local + s->g->requests) * memory_part(s);
     out->line = stitch__waiting_line(s->k, "long_scoreboard", "lg_throttle");
-    if (s->k->registers >= 255)
+    if (s->k->registers >= REGISTERS_MOST)
         stitch__say(out->action, "The kernel has all 255 registers: split it, or give a thread less to do.");
+    else
+        stitch__say(out->action, "A larger register limit, if there is one (__launch_bounds__, -maxrregcount).");
     return true;
 }
 
@@ -227,6 +230,13 @@ bool stitch__rule_memory_bound_near_limit(const stitch__subject *s, stitch__find
     stitch__say(out->evidence, "DRAM at %.0f %% of its ceiling", 100 * s->g->dram);
     if (s->g->gb_s > 0)
         stitch__say(out->evidence, ", %.0f GB/s", s->g->gb_s);
+    double each = stitch__ratio(s->g->load_sectors, s->g->load_requests);
+    if (isnan(s->g->load_asked) && each > SECTORS_OF_4_BYTES + SECTORS_SLACK)
+        stitch__say(
+            out->action,
+            "A load of a warp takes %.1f sectors of 32 bytes: as it should be if a thread loads %.0f bytes at once, "
+            "otherwise accesses are not coalesced.",
+            each, each > 2 * SECTORS_OF_4_BYTES + SECTORS_SLACK ? 16.0 : 8.0);
     out->part = 1 - s->g->dram;
     return true;
 }

@@ -944,6 +944,98 @@ TEST(why_few_warps_are_at_work)
     release(f, &a);
 }
 
+/* Where neither samples nor the default counters tell what warps wait for, or nothing is known to be done about it. */
+TEST(an_action_without_a_reason)
+{
+    for (int i = 0; i < 2; i++) {
+        stitch__facts *f = h200(NULL);
+        stitch__advices a;
+        stitch__kernel_fact *k = timed_kernel(f, "few samples", 500);
+        cheap_counters(k);
+        if (i)
+            add_line(k, 3, "y[i] = x[i];", "dispatch_stall", 400);
+        advise(f, &a);
+        CHECK_STR(a.list[0].rule, "latency_bound");
+        CHECK_HAS(a.list[0].action, "Have more in flight");
+        release(f, &a);
+    }
+}
+
+/* A kernel that stays cannot become shorter than an empty one. */
+TEST(short_kernels_have_little_to_gain)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    stitch__kernel_fact *k = plain_kernel(f);
+    METRIC(k, DRAM_BYTES) = METRIC(k, ISSUE) = 0;
+    k->time_us = f->wall_us = f->busy_us = 3;
+    METRIC(k, TIME) = 3e3;
+    METRIC(k, L1_SHARE) = METRIC(k, L2_SHARE) = METRIC(k, FMA_SHARE) = METRIC(k, ALU_SHARE) = 1;
+    METRIC(k, FFMA) = METRIC(k, FADD) = METRIC(k, FMUL) = 0;
+    METRIC(k, STALL_BARRIER) = 40;
+    advise(f, &a);
+    CHECK_NEAR(advice_of(&a, "barrier_stalls")->gain_us, 1.5, 1e-9);
+    stitch__advices_free(&a);
+    k->time_us = 1.4;
+    advise(f, &a);
+    CHECK_INT(a.count, 0);
+    stitch__advices_free(&a);
+    conversions(f, true); /* but it can go */
+    f->kernels[1].time_us = 1.4;
+    METRIC(&f->kernels[1], TIME) = 1400;
+    advise(f, &a);
+    CHECK_NEAR(advice_of(&a, "conversions")->gain_us, 1.4, 1e-9);
+    release(f, &a);
+}
+
+/* What spills has no registers to spare for more warps, and there are 255 of them. */
+TEST(registers_cannot_be_more_and_fewer)
+{
+    for (int all = 0; all < 2; all++) {
+        stitch__facts *f = h200(NULL);
+        stitch__advices a;
+        spills(f, true);
+        stitch__kernel_fact *k = &f->kernels[0];
+        k->registers = all ? 255 : 64;
+        k->occupancy = 0.25;
+        k->limiter = "registers";
+        METRIC(k, LOCAL_LOADS) = 5e6;
+        advise(f, &a);
+        CHECK_HAS(advice_of(&a, "spills")->action, all ? "all 255 registers" : "A larger register limit");
+        CHECK_INT(strstr(advice_of(&a, "spills")->action, "larger register limit") == NULL, all);
+        CHECK_HAS(advice_of(&a, "low_occupancy")->action, "fewer values alive at once");
+        CHECK(!strstr(advice_of(&a, "low_occupancy")->action, "__launch_bounds__"));
+        release(f, &a);
+    }
+}
+
+/* The default counters do not know how wide accesses are. */
+TEST(near_the_limit_of_memory_by_default_counters)
+{
+    static const struct {
+        double sectors, asked;
+        const char *words;
+    } rows[] = {{4, NAN, NULL},
+                {8, NAN, "8.0 sectors of 32 bytes: as it should be if a thread loads 8 bytes"},
+                {16, NAN, "loads 16 bytes"},
+                {8, 32, NULL}};
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        stitch__facts *f = h200(NULL);
+        stitch__advices a;
+        stitch__kernel_fact *k = plain_kernel(f);
+        METRIC(k, DRAM_BYTES) = 500 * 0.93 * 4100e3;
+        METRIC(k, LOAD_SECTORS) = rows[i].sectors * METRIC(k, LOAD_REQUESTS);
+        METRIC(k, LOAD_ASKED) = rows[i].asked;
+        advise(f, &a);
+        const char *action = advice_of(&a, "memory_bound_near_limit")->action;
+        if (rows[i].words)
+            CHECK_HAS(action, rows[i].words);
+        else
+            CHECK(!strstr(action, "sectors"));
+        release(f, &a);
+    }
+}
+
 TEST(atomic_operations_are_told_by_their_text)
 {
     static const char *const yes[] = {"atomicAdd(&sum[0], v);",
@@ -1122,6 +1214,8 @@ TEST_MAIN(RUN(each_rule_has_a_pair), RUN(rules_hold_and_do_not_hold), RUN(rules_
           RUN(rules_by_their_other_conditions), RUN(pipes_of_multiprocessors_without_a_block),
           RUN(blocks_of_one_thread), RUN(functions_are_not_taken_for_products), RUN(gains_end_at_the_limits),
           RUN(arithmetic_is_what_a_kernel_is_for), RUN(tiles_that_are_there), RUN(why_few_warps_are_at_work),
+          RUN(an_action_without_a_reason), RUN(short_kernels_have_little_to_gain),
+          RUN(registers_cannot_be_more_and_fewer), RUN(near_the_limit_of_memory_by_default_counters),
           RUN(atomic_operations_are_told_by_their_text), RUN(counts_are_short),
           RUN(sums_of_products_are_told_by_their_text), RUN(chains_of_steps_are_one_advice),
           RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end), RUN(copying_steps_are_said_without_times),
