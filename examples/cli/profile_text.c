@@ -30,6 +30,36 @@ static double metric(const json_t *kernel, const char *key)
     return real(json_object_get(kernel, "metrics"), key);
 }
 
+static bool known(const json_t *object, const char *key)
+{
+    return json_is_number(json_object_get(object, key));
+}
+
+static double share_or_unknown(const json_t *object, const char *key)
+{
+    return known(object, key) ? real(object, key) : -1;
+}
+
+/* A counter in per cent. CUPTI's of a multiprocessor's pipes leave out the time in which it had no block. */
+static double counted_share(const json_t *kernel, const char *key, bool while_active)
+{
+    const json_t *metrics = json_object_get(kernel, "metrics");
+    double active = while_active && known(metrics, "sm_active_pct") ? real(metrics, "sm_active_pct") / 100 : 1;
+
+    return known(metrics, key) ? active * real(metrics, key) / 100 : -1;
+}
+
+/* Of what the verdict compares with, where that is known. */
+static double dram_share(const json_t *facts, const json_t *kernel, const json_t *verdict)
+{
+    double ceiling = real(json_object_get(facts, "ceilings"), "dram_gb_s"), share;
+
+    if (!known(verdict, "gb_per_s") || ceiling <= 0)
+        return counted_share(kernel, "dram_pct", false);
+    share = real(verdict, "gb_per_s") / ceiling;
+    return share < 1 ? share : 1;
+}
+
 static void put_time(double us)
 {
     if (us <= 0)
@@ -40,9 +70,10 @@ static void put_time(double us)
         printf("%7.2f ms", us / 1e3);
 }
 
+/* A share below 0 is not known; 0 is a value. */
 static void put_percent(double share, int width)
 {
-    if (share > 0)
+    if (share >= 0)
         printf("  %*.0f %%", width, 100 * share);
     else
         printf("  %*s", width + 2, "-");
@@ -85,11 +116,11 @@ static void put_timed(const json_t *facts, const json_t *verdicts)
         printf("  %5lld", whole(kernel, "launches"));
         put_name(kernel, json_object_get(facts, "steps"));
         printf("  %-8s", text(verdict, "bound"));
-        put_percent(real(verdict, "reached"), 4);
-        put_percent(metric(kernel, "dram_pct") / 100, 2);
-        put_percent(metric(kernel, "tensor_active_pct") / 100, 4);
-        put_percent(metric(kernel, "issue_pct") / 100, 3);
-        put_percent(real(kernel, "occupancy"), 4);
+        put_percent(share_or_unknown(verdict, "reached"), 4);
+        put_percent(dram_share(facts, kernel, verdict), 2);
+        put_percent(counted_share(kernel, "tensor_active_pct", true), 4);
+        put_percent(counted_share(kernel, "issue_pct", false), 3);
+        put_percent(share_or_unknown(kernel, "occupancy"), 4);
         printf("  %9lld\n", whole(kernel, "registers"));
     }
 }

@@ -136,7 +136,7 @@ def gpu_facts(name):
                    {"file": "program.cu", "line": 1, "text": "", "samples": 10, "reasons": []}]},
         {"name": "gemm_f16", "symbol": "g", "step": 2, "library": True, "launches": 2, "time_us": 8.2, "share": 0.13, "grid": [32, 4, 1], "block": [384, 1, 1],
          "registers": 168, "dynamic_shared": 214016, "occupancy": 0.1875, "limiter": "registers", "samples": 0,
-         "metrics": {"dram_pct": 22.0, "l2_pct": 30.0, "issue_pct": 31.0, "tensor_active_pct": 74.0, "inst": 52000.0}, "lines": []}]
+         "metrics": {"dram_pct": 22.0, "l2_pct": 30.0, "issue_pct": 31.0, "tensor_active_pct": 74.0, "sm_active_pct": 50.0, "inst": 52000.0}, "lines": []}]
     return {"stitch_facts": 1, "source": "cupti", "device": "NVIDIA H200", "arch": "sm_90a", "multiprocessors": 132, "precision": "f16",
             "ceilings": {"measured": True, "dram_gb_s": 4100.5, "f32_tflops": 60.1, "tf32_tflops": 410.0, "f16_tflops": 790.0, "bf16_tflops": 800.0},
             "run": {"wall_us": 141.0, "busy_us": 126.0, "idle_us": 12.0, "launches": 4, "graph": True},
@@ -334,7 +334,7 @@ def main():
         if browser:
             check_drawn(browser, "run", os.path.join(FOLDER, "run.html"), ["Attempts", "failed in ", "simulated", "memory-bound", "Lines"], {"svg": 2, "circle": 2})
             check_drawn(browser, "profile", os.path.join(FOLDER, "profile.html"), ["The program", "Kernels"], {"svg": 1})
-            check_drawn(browser, "gpu", os.path.join(FOLDER, "gpu.html"), ["95 % interval", "CUDA driver 13.0 (580.159.03), NVRTC", "cuBLASLt 13.1.0", "uncoalesced", "long_scoreboard", "stream 7", "host"],
+            check_drawn(browser, "gpu", os.path.join(FOLDER, "gpu.html"), ["95 % interval", "CUDA driver 13.0 (580.159.03), NVRTC", "cuBLASLt 13.1.0", "uncoalesced", "long_scoreboard", "stream 7", "host", "37 %", "59 %"],
                         {"svg": 3, "rect": 7, "circle": 10})
             check_diff(browser, Page(text).scripts[1])
             check_room(browser, text, gpu_like(data))

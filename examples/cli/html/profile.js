@@ -107,6 +107,17 @@ function nameCell(facts, kernel, color) {
   ];
 }
 
+/* In per cent. CUPTI's shares of a multiprocessor's pipes leave out the time in which it had no block. */
+function deviceShare(metrics, key) {
+  return known(metrics[key]) ? metrics[key] * (known(metrics.sm_active_pct) ? metrics.sm_active_pct / 100 : 1) : null;
+}
+
+/* Of what the verdict compares with, where that is known. */
+function dramShare(facts, metrics, verdict) {
+  const ceiling = (facts.ceilings || {}).dram_gb_s;
+  return known(verdict.gb_per_s) && ceiling > 0 ? Math.min(100, 100 * verdict.gb_per_s / ceiling) : metrics.dram_pct;
+}
+
 function timedKernels(profile, color) {
   const {facts, advice} = profile;
   return table(
@@ -120,7 +131,7 @@ function timedKernels(profile, color) {
               of = (value) => (known(value) ? digits(value, 0) + " %" : "");
         return [
           nameCell(facts, k, color), [bar(k.share, color(k.name)), percent(k.share, 1)], time(k.time_us), k.launches,
-          v.bound, percent(v.reached), of(m.dram_pct), of(m.l2_pct), of(m.tensor_active_pct), of(m.issue_pct),
+          v.bound, percent(v.reached), of(dramShare(facts, m, v)), of(m.l2_pct), of(deviceShare(m, "tensor_active_pct")), of(m.issue_pct),
           k.occupancy ? percent(k.occupancy) : "", k.registers || "",
           bytes((k.static_shared || 0) + (k.dynamic_shared || 0)),
           listOf(k.grid).join(",") + " \u00d7 " + listOf(k.block).join(",")
