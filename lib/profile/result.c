@@ -169,6 +169,7 @@ int stitch_profile_verdict_get(const stitch_profile *p, size_t index, stitch_pro
 {
     stitch_profile_verdict v = STITCH_PROFILE_VERDICT_INIT;
     const stitch__verdict *from;
+    double launches = 1; /* limits of kernels are those of a launch */
 
     if (!p || !verdict)
         return STITCH_E_INVALID;
@@ -181,12 +182,13 @@ int stitch_profile_verdict_get(const stitch_profile *p, size_t index, stitch_pro
     } else {
         const stitch__kernel_fact *k = &p->facts->kernels[index];
         from = &p->advice.kernels[index];
-        v.time_us = k->time_us * (double)k->launches;
+        launches = (double)k->launches;
+        v.time_us = k->time_us * launches;
         v.name = k->name;
     }
     v.bound = stitch__bound_class_name(from->bound);
     v.because = from->because;
-    v.limit_us = from->limit_us;
+    v.limit_us = from->limit_us * launches;
     v.reached = from->reached;
     return stitch__out_struct(verdict, &v, sizeof(v));
 }

@@ -80,6 +80,8 @@ TEST(verdicts_and_advice)
     CHECK_INT(stitch_profile_verdict_get(profile, 0, &v), STITCH_OK);
     CHECK_STR(v.name, "turn");
     CHECK_NEAR(v.time_us, 300, 1e-9); /* of both launches */
+    CHECK(v.reached > 0);
+    CHECK_NEAR(v.limit_us, v.reached * v.time_us, 1e-6);
     CHECK_INT(stitch_profile_verdict_get(profile, 1, &v), STITCH_OK);
     CHECK_STR(v.name, "copy<float4>");
     CHECK_STR(v.bound, "memory");
