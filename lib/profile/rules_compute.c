@@ -26,7 +26,10 @@
 /* A quarter of the lanes idle. */
 #define LANES_FROM 0.75
 /* A fifth of the branches: bounds checks split only the last warp of a row. */
-#define DIVERGENT_FROM  0.20
+#define DIVERGENT_FROM 0.20
+/* Warps that split for a moment: erff() takes one of two ways with half of its instructions, and compilers make selects
+ * of such. */
+#define LANES_SPLIT     0.90
 #define COLLISIONS_FROM 0.25
 /* A thread that does 32 multiply-adds sums products; the intensity is half of where float32 arithmetic starts to bound
  * (15 operations a byte on an H100 or H200). */
@@ -318,10 +321,14 @@ bool stitch__rule_divergence(const stitch__subject *s, stitch__finding *out)
         stitch__say(out->evidence, "%.1f of %.3g lanes do something in an instruction", STITCH__WARP * s->g->lanes,
                     STITCH__WARP * there);
         out->part = fmin(1 - lanes, 1 - stitch__or(s->g->dram, 0));
-    } else if (split >= DIVERGENT_FROM * branches && split > 0) {
+    } else if (split >= DIVERGENT_FROM * branches && split > 0 && !(lanes >= LANES_SPLIT)) {
         stitch__say(out->evidence, "%s of %s branches split their warp", stitch__count(split).s,
                     stitch__count(branches).s);
-        out->part = 0.5 * fmin(split / branches, 1); /* two halves, one after the other */
+        if (!isnan(lanes))
+            stitch__say(out->evidence, ", %.1f of %.3g lanes do something in an instruction",
+                        STITCH__WARP * s->g->lanes, STITCH__WARP * there);
+        /* Not known how long they are apart: two halves, one after the other, all the time. */
+        out->part = stitch__or(1 - lanes, 0.5 * fmin(split / branches, 1));
     } else {
         return false;
     }

@@ -507,6 +507,26 @@ TEST(products_are_told_by_counts)
     release(f, &a);
 }
 
+/* erff() has a branch that nearly all warps split at, for some of its few instructions. */
+TEST(warps_that_split_for_a_moment)
+{
+    stitch__facts *f = simulated();
+    stitch__advices a;
+    stitch__kernel_fact *k = timed_kernel(f, "gelu", 0);
+    METRIC(k, INST) = 90056;
+    METRIC(k, THREAD_INST) = 2662032;
+    METRIC(k, BRANCHES) = 2048;
+    METRIC(k, DIVERGENT_BRANCHES) = 2034;
+    CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+    CHECK(!advice_of(&a, "divergence"));
+    stitch__advices_free(&a);
+    METRIC(k, THREAD_INST) = 2400000;
+    CHECK_INT(stitch__advise(NULL, f, &a), STITCH_OK);
+    CHECK(advice_of(&a, "divergence") != NULL);
+    CHECK_HAS(advice_of(&a, "divergence")->evidence, "2034 of 2048 branches split their warp, 26.7 of 32 lanes");
+    release(f, &a);
+}
+
 TEST(grids_of_the_simulator_are_not_judged)
 {
     stitch__facts *f = simulated();
@@ -1205,7 +1225,7 @@ TEST(idle_time_of_the_trace_is_not_that_of_the_run)
 TEST_MAIN(RUN(each_rule_has_a_pair), RUN(rules_hold_and_do_not_hold), RUN(rules_hide_only_later_rules),
           RUN(each_rule_is_documented), RUN(a_cause_hides_its_effects),
           RUN(vector_accesses_are_not_taken_for_uncoalesced_ones), RUN(what_uncoalesced_accesses_waste),
-          RUN(counts_of_the_simulator_suffice), RUN(products_are_told_by_counts),
+          RUN(counts_of_the_simulator_suffice), RUN(products_are_told_by_counts), RUN(warps_that_split_for_a_moment),
           RUN(grids_of_the_simulator_are_not_judged), RUN(a_timeline_alone_says_little),
           RUN(samples_alone_name_the_line), RUN(small_kernels_get_no_advice_of_their_own),
           RUN(steps_with_the_same_kernel_are_one_advice), RUN(a_tensor_pipe_that_is_next_to_idle),
