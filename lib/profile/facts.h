@@ -118,7 +118,8 @@ typedef struct stitch__facts {
     /* Of the idle time before the host began to launch what ends it: while it waited for the device, and while it was
      * in no CUDA call. */
     double sync_us, host_us;
-    double copy_us, host_copy_us; /* copies and fills; of them, between host and device */
+    double copy_us, overlap_us,
+        host_copy_us; /* copies and fills; of them, beside kernels, and between host and device */
     uint64_t copy_bytes, host_copy_bytes, launches, copies, fills, pageable_copies; /* launches: of kernels */
     bool graph; /* the run was one launch of a graph */
     size_t kernel_count, kernel_cap, kernels_left_out;

@@ -50,6 +50,7 @@ static const field run_fields[] = {
     F(REAL, stitch__facts, sync_us, US),
     F(REAL, stitch__facts, host_us, US),
     F(REAL, stitch__facts, copy_us, US),
+    F(REAL, stitch__facts, overlap_us, US),
     F(REAL, stitch__facts, host_copy_us, US),
     F(COUNT, stitch__facts, copy_bytes, MANY),
     F(COUNT, stitch__facts, host_copy_bytes, MANY),

@@ -78,6 +78,7 @@ static void add_copies(stitch__facts *f, const stitch__analysis *a)
     f->copies = s->copies;
     f->fills = s->fills;
     f->copy_us = s->copy_us;
+    f->overlap_us = s->overlap_us;
     f->copy_bytes = s->copy_bytes;
     for (size_t i = 0; i < a->copy_count; i++) {
         const stitch_trace_copy *c = &a->copies[i];

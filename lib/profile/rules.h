@@ -70,7 +70,8 @@ typedef struct stitch__run_figures {
     double kernels_us; /* sum of the kernels' times; 0: not known */
     double idle_us;    /* of the device, as it is undisturbed */
     double sync_us, host_us, launch_us; /* parts of it: the host waits, is in no CUDA call, is in other calls */
-    double kernel_us;                   /* mean of a launch */
+    double copy_us, host_copy_us; /* copies and fills with no kernel beside them: those within the device, and others */
+    double kernel_us;             /* mean of a launch */
 } stitch__run_figures;
 
 /* A number that was measured: finite and not negative; otherwise NAN. */

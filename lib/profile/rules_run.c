@@ -123,14 +123,16 @@ bool stitch__rule_sync_bound(const stitch__subject *s, stitch__finding *out)
 /* [BPG] "Data Transfer Between Host and Device": pinned, asynchronous, few and large, or none. */
 bool stitch__rule_host_copies(const stitch__subject *s, stitch__finding *out)
 {
-    double time = stitch__measured(s->f->host_copy_us);
-    if (!(time >= WAITS_FROM * run_time(s)))
+    double time = s->run->host_copy_us;
+    if (!(time > 0) || !(time >= WAITS_FROM * run_time(s)))
         return false;
     stitch__say(out->evidence, "of %s, copies between host and device take %s", stitch__time(s->run->time_us).s,
-                stitch__time(time).s);
+                stitch__time(s->f->host_copy_us).s);
+    if (time < s->f->host_copy_us)
+        stitch__say(out->evidence, ", %s of that with no kernel beside them", stitch__time(time).s);
     if (s->f->host_copy_bytes)
         stitch__say(out->evidence, ", %.3g MB at %.1f GB/s", (double)s->f->host_copy_bytes / 1e6,
-                    stitch__or(stitch__ratio((double)s->f->host_copy_bytes / 1e3, time), 0));
+                    stitch__or(stitch__ratio((double)s->f->host_copy_bytes / 1e3, s->f->host_copy_us), 0));
     if (s->f->pageable_copies)
         stitch__say(out->evidence, ", %" PRIu64 " of the copies with memory that is not pinned", s->f->pageable_copies);
     out->gain_us = time;
@@ -139,7 +141,7 @@ bool stitch__rule_host_copies(const stitch__subject *s, stitch__finding *out)
 
 bool stitch__rule_redundant_copies(const stitch__subject *s, stitch__finding *out)
 {
-    double time = stitch__measured(s->f->copy_us) - stitch__or(stitch__measured(s->f->host_copy_us), 0);
+    double time = s->run->copy_us;
     size_t steps = 0, first = 0;
     for (size_t i = s->f->step_count; i-- > 0;) {
         const stitch__step_fact *step = &s->f->steps[i];

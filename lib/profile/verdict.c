@@ -101,6 +101,10 @@ void stitch__figures_of_run(const stitch__facts *f, stitch__run_figures *out)
     out->sync_us = fmin(sync * scale, idle);
     out->host_us = fmin(host * scale, idle - out->sync_us);
     out->launch_us = idle - out->sync_us - out->host_us;
+    /* Which copies kernels ran beside is not known: those between host and device, as far as there are so many. */
+    double copy = stitch__or(positive(f->copy_us), 0), beside = stitch__or(positive(f->overlap_us), 0);
+    out->host_copy_us = fmax(stitch__or(positive(f->host_copy_us), 0) - beside, 0);
+    out->copy_us = fmax(copy - beside - out->host_copy_us, 0);
 }
 
 /* ---- a kernel ---- */
@@ -430,21 +434,22 @@ static void add_up(const stitch__facts *f, const stitch__run_figures *run, const
 void stitch__judge_run(const stitch__facts *f, const stitch__run_figures *run, const stitch__figures *figures,
                        const stitch__judged *kernels, stitch__judged *j)
 {
-    double host_copy = stitch__or(positive(f->host_copy_us), 0);
+    const char *beside = f->overlap_us > 0 ? " with no kernel beside them" : "";
     memset(j, 0, sizeof(*j));
-    if (run->time_us > 0 && host_copy >= COPIES_FROM * run->time_us) {
+    if (run->time_us > 0 && run->host_copy_us >= COPIES_FROM * run->time_us) {
         j->bound = STITCH__BOUND_COPY;
-        say(j, "copies between host and device take %.0f %% of %s: %.3g MB at %.1f GB/s",
-            100 * fmin(host_copy / run->time_us, 1), stitch__time(run->time_us).s, (double)f->host_copy_bytes / 1e6,
-            stitch__or(stitch__ratio((double)f->host_copy_bytes / 1e3, host_copy), 0));
+        say(j, "copies between host and device take %.0f %% of %s%s: %.3g MB at %.1f GB/s",
+            100 * fmin(run->host_copy_us / run->time_us, 1), stitch__time(run->time_us).s, beside,
+            (double)f->host_copy_bytes / 1e6,
+            stitch__or(stitch__ratio((double)f->host_copy_bytes / 1e3, f->host_copy_us), 0));
         if (f->pageable_copies)
             say(j, "; %" PRIu64 " of them with memory that is not pinned", f->pageable_copies);
     } else if (run->time_us > 0 && run->idle_us >= IDLE_FROM * run->time_us) {
         judge_idle(f, run, j);
-    } else if (run->time_us > 0 && stitch__or(positive(f->copy_us), 0) >= COPIES_FROM * run->time_us) {
+    } else if (run->time_us > 0 && run->copy_us + run->host_copy_us >= COPIES_FROM * run->time_us) {
         j->bound = STITCH__BOUND_COPY;
-        say(j, "copies and fills take %.0f %% of %s", 100 * fmin(f->copy_us / run->time_us, 1),
-            stitch__time(run->time_us).s);
+        say(j, "copies and fills take %.0f %% of %s%s",
+            100 * fmin((run->copy_us + run->host_copy_us) / run->time_us, 1), stitch__time(run->time_us).s, beside);
     } else if (f->kernel_count) {
         judge_kernels(f, figures, kernels, j);
     } else {

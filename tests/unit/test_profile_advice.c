@@ -360,6 +360,33 @@ TEST(copies_from_the_host)
     release(f, &a);
 }
 
+/* The next batch comes while this one is worked on, and the device is never idle: copies are not what it waits for. */
+TEST(copies_beside_kernels)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    full_counters(timed_kernel(f, "work", 5200));
+    one_run(f);
+    f->copies = 2;
+    f->host_copy_bytes = f->copy_bytes = 67108864;
+    f->host_copy_us = f->overlap_us = 5000;
+    f->copy_us = 5100; /* 100 of them within the device */
+    f->busy_us = f->wall_us = 5300;
+    advise(f, &a);
+    CHECK_INT(a.run.bound, STITCH__BOUND_LATENCY); /* that of the kernel */
+    CHECK(!advice_of(&a, "host_copies"));
+    CHECK(!advice_of(&a, "redundant_copies"));
+    stitch__advices_free(&a);
+    f->overlap_us = 2000;
+    f->busy_us = f->wall_us = 5900;
+    advise(f, &a);
+    CHECK_INT(a.run.bound, STITCH__BOUND_COPY);
+    CHECK_HAS(a.run.because, "51 % of 5.90 ms with no kernel beside them: 67.1 MB at 13.4 GB/s");
+    CHECK_HAS(advice_of(&a, "host_copies")->evidence, "take 5.00 ms, 3.00 ms of that with no kernel beside them");
+    CHECK_NEAR(advice_of(&a, "host_copies")->gain_us, 3000, 1e-6);
+    release(f, &a);
+}
+
 TEST(waits_of_the_host)
 {
     stitch__facts *f = h200(NULL);
@@ -865,8 +892,8 @@ TEST(as_many_facts_as_there_can_be)
 TEST_MAIN(RUN(naive_matmul_with_all_counters), RUN(gains_of_next_to_nothing), RUN(samples_beyond_the_lines),
           RUN(naive_matmul_with_few_counters_and_samples), RUN(uncoalesced_transpose), RUN(bank_conflicted_transpose),
           RUN(tuned_product), RUN(tuned_copy), RUN(classes_of_kernels), RUN(roofline_of_counts), RUN(chain_of_launches),
-          RUN(copies_from_the_host), RUN(waits_of_the_host), RUN(mixed_run), RUN(nothing_was_observed),
-          RUN(many_kernels_of_next_to_nothing), RUN(text_keeps_its_budget), RUN(long_lists_are_counted),
-          RUN(json_has_all), RUN(advice_outlives_the_facts), RUN(each_allocation_fails_once),
-          RUN(each_allocation_fails_and_all_later_ones), RUN(facts_without_sense_are_survived),
-          RUN(as_many_facts_as_there_can_be))
+          RUN(copies_from_the_host), RUN(copies_beside_kernels), RUN(waits_of_the_host), RUN(mixed_run),
+          RUN(nothing_was_observed), RUN(many_kernels_of_next_to_nothing), RUN(text_keeps_its_budget),
+          RUN(long_lists_are_counted), RUN(json_has_all), RUN(advice_outlives_the_facts),
+          RUN(each_allocation_fails_once), RUN(each_allocation_fails_and_all_later_ones),
+          RUN(facts_without_sense_are_survived), RUN(as_many_facts_as_there_can_be))

@@ -258,9 +258,10 @@ TEST(copies_and_graphs)
     e->bytes = 4000;
     e->detail = 8;
     add(STITCH_TRACE_FILL, "fill", 13000, 14000)->bytes = 99;
-    kernel("k", -1, 14000, 20000);
+    kernel("k", -1, 12500, 20000);
     fill();
     CHECK_NEAR(f->copy_us, 14, 1e-9);
+    CHECK_NEAR(f->overlap_us, 1.5, 1e-9);
     CHECK_NEAR(f->host_copy_us, 14, 1e-9); /* both directions at once: no more than all copies */
     CHECK_INT(f->copy_bytes, 5500);
     CHECK_INT(f->host_copy_bytes, 1500);
