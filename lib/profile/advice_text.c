@@ -157,7 +157,8 @@ static void write_kernel(writer *w, size_t i)
     if (v->bound != STITCH__BOUND_UNKNOWN)
         stitch__buf_puts(b, "-bound");
     if (v->reached > 0)
-        stitch__buf_printf(b, ", at %.0f %% of the nearest limit", 100 * v->reached);
+        stitch__buf_printf(b, ", at %.0f %% of the nearest limit%s", 100 * v->reached,
+                           stitch__all_counted(&g) ? "" : " that was counted");
     put_share(b, "DRAM", g.dram);
     put_share(b, "L2", g.l2);
     put_share(b, "L1", g.l1);

@@ -44,20 +44,13 @@ static const field ceiling_fields[] = {
     F(REAL, stitch__ceilings, graph_node_us, US),
 };
 static const field run_fields[] = {
-    F(REAL, stitch__facts, wall_us, US),
-    F(REAL, stitch__facts, busy_us, US),
-    F(REAL, stitch__facts, idle_us, US),
-    F(REAL, stitch__facts, sync_us, US),
-    F(REAL, stitch__facts, host_us, US),
-    F(REAL, stitch__facts, copy_us, US),
-    F(REAL, stitch__facts, overlap_us, US),
-    F(REAL, stitch__facts, host_copy_us, US),
-    F(COUNT, stitch__facts, copy_bytes, MANY),
-    F(COUNT, stitch__facts, host_copy_bytes, MANY),
-    F(COUNT, stitch__facts, launches, MANY),
-    F(COUNT, stitch__facts, copies, MANY),
-    F(COUNT, stitch__facts, fills, MANY),
-    F(COUNT, stitch__facts, pageable_copies, MANY),
+    F(REAL, stitch__facts, wall_us, US),       F(REAL, stitch__facts, busy_us, US),
+    F(REAL, stitch__facts, idle_us, US),       F(REAL, stitch__facts, sync_us, US),
+    F(REAL, stitch__facts, host_us, US),       F(REAL, stitch__facts, copy_us, US),
+    F(REAL, stitch__facts, overlap_us, US),    F(REAL, stitch__facts, host_copy_us, US),
+    F(COUNT, stitch__facts, copy_bytes, MANY), F(COUNT, stitch__facts, host_copy_bytes, MANY),
+    F(COUNT, stitch__facts, launches, MANY),   F(COUNT, stitch__facts, copies, MANY),
+    F(COUNT, stitch__facts, fills, MANY),      F(COUNT, stitch__facts, pageable_copies, MANY),
     F(FLAG, stitch__facts, graph, 0),
 };
 static const field kernel_fields[] = {

@@ -87,6 +87,10 @@ double stitch__most(double a, double b);
 void stitch__figures_of_run(const stitch__facts *f, stitch__run_figures *out);
 void stitch__figures_of(const stitch__facts *f, const stitch__run_figures *run, const stitch__kernel_fact *k,
                         stitch__figures *out);
+/* Whether all parts of the device were counted that bound most kernels; the default counters leave L1 and the pipes
+ * out. */
+bool stitch__all_counted(const stitch__figures *g);
+
 typedef struct stitch__judged {
     int bound;
     double limit_us, reached, intensity, gb_s, tflops;

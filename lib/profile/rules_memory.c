@@ -173,7 +173,9 @@ bool stitch__rule_cache_bound(const stitch__subject *s, stitch__finding *out)
     bool busy = level >= STITCH__BOUND_FROM && level > g->dram, waits = throttle >= STITCH__WAIT_FROM;
     if (loads_factors(s, out))
         return true;
-    if (!(g->dram < STITCH__BOUND_FROM) || (!busy && !waits) || g->compute > stitch__or(level, 1))
+    /* A queue that is full says more than L2 where L1 was not counted. */
+    double nearest = !busy && isnan(g->l1) ? 1 : level;
+    if (!(g->dram < STITCH__BOUND_FROM) || (!busy && !waits) || g->compute > nearest)
         return false;
     if (busy)
         stitch__say(out->evidence, "%s at %.0f %% of its peak, DRAM at %.0f %%",

@@ -63,6 +63,11 @@ static double sum(double a, double b)
 
 /* ---- the run ---- */
 
+bool stitch__all_counted(const stitch__figures *g)
+{
+    return !isnan(g->dram) && !isnan(g->l2) && !isnan(g->l1) && !isnan(g->fma) && !isnan(g->issue);
+}
+
 static double launch_time(const stitch__kernel_fact *k)
 {
     double time = positive(k->time_us);
@@ -275,8 +280,9 @@ static void judge_wait(const stitch__kernel_fact *k, const stitch__figures *g, s
     const char *reason = stitch__stall_most(k, &share), *meaning;
     (void)stitch__stall_hint(reason, &meaning);
     j->bound = STITCH__BOUND_LATENCY;
-    say(j, "far from every limit: %s at %.0f %%, %s at %.0f %%", g->memory_part, 100 * g->memory, g->compute_part,
-        100 * g->compute);
+    say(j, "far from %s: %s at %.0f %%, %s at %.0f %%",
+        stitch__all_counted(g) ? "every limit" : "the limits that were counted", g->memory_part, 100 * g->memory,
+        g->compute_part, 100 * g->compute);
     if (*reason)
         say(j, "; warps wait, %.0f %% of that %s (%s)", 100 * share, meaning, reason);
 }

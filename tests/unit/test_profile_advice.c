@@ -128,9 +128,10 @@ TEST(naive_matmul_with_few_counters_and_samples)
 {
     stitch__facts *f = h200(NULL);
     stitch__advices a;
-    naive_matmul(f);
+    METRIC(naive_matmul(f), L2_SHARE) = 1;
     advise(f, &a);
     CHECK_INT(a.kernels[0].bound, STITCH__BOUND_LATENCY);
+    CHECK_HAS(a.kernels[0].because, "far from the limits that were counted: L2 at 1 %, issue slots");
     CHECK_HAS(a.kernels[0].because, "lg_throttle");
     CHECK(a.kernels[0].tflops == 0 && a.kernels[0].intensity == 0);
     CHECK(advice_of(&a, "tensor_unused") != NULL);
@@ -138,6 +139,7 @@ TEST(naive_matmul_with_few_counters_and_samples)
     CHECK(advice_of(&a, "cache_bound") != NULL);
     CHECK_INT(advice_of(&a, "cache_bound")->line, 9);
     CHECK(advice_of(&a, "latency_bound") == NULL);
+    check_text(f, &a, "at 36 % of the nearest limit that was counted, DRAM");
     release(f, &a);
 }
 
