@@ -42,6 +42,9 @@
  * half precision two results fit into the four bytes. */
 #define ADDS_OF_A_RESULT 64
 #define RESULT_BYTES     4.0
+/* Pairs with a root or exponential each (distances of few dimensions) load, add and sum like a product, too. Attention
+ * with 32 dimensions and float32 products has 0.2. */
+#define XU_OF_FMA 0.30
 /* "Most instructions". */
 #define MOST_INST 0.50
 /* Achieved occupancy below this part of the theoretical one: multiprocessors run dry. */
@@ -135,7 +138,8 @@ static bool like_a_product(const stitch__subject *s, double ffma)
     double loads = g->load_requests + stitch__metric_of(s->k, STITCH__METRIC_SHARED_LOAD_WAVEFRONTS);
     double stored = g->store_sectors * stitch__or(stitch__at_most_1(g->store_asked / STITCH__SECTOR_BYTES), 1) *
                     STITCH__SECTOR_BYTES;
-    return !(loads * ADDS_OF_A_LOAD < ffma / STITCH__WARP) && !(stored / RESULT_BYTES * ADDS_OF_A_RESULT > ffma);
+    return !(g->xu > XU_OF_FMA * g->fma) && !(loads * ADDS_OF_A_LOAD < ffma / STITCH__WARP) &&
+           !(stored / RESULT_BYTES * ADDS_OF_A_RESULT > ffma);
 }
 
 /* The kernel sums products: by its counters, or, where those are not known, by the text of its hottest line. */

@@ -868,6 +868,12 @@ TEST(functions_are_not_taken_for_products)
         advise(f, &a);
         if ((advice_of(&a, "tensor_unused") != NULL) != rows[i].said)
             FAIL("row %zu: tensor_unused is %s", i, rows[i].said ? "not said" : "said");
+        stitch__advices_free(&a);
+        METRIC(k, FMA_SHARE) = 50; /* a root for each pair of bodies */
+        METRIC(k, XU_SHARE) = 40;
+        advise(f, &a);
+        if (advice_of(&a, "tensor_unused"))
+            FAIL("row %zu: tensor_unused is said of pairs", i);
         release(f, &a);
     }
 }
