@@ -156,6 +156,7 @@ static int load_images(stitch_program *p, const json_t *list, stitch_error **err
         }
         if ((rc = stitch__program_keep(p, image, helpers, err)) != STITCH_OK)
             return rc;
+        p->compiled[p->compiled_count - 1].brought = true; /* a second one was refused */
     }
     return STITCH_OK;
 }

@@ -133,6 +133,22 @@ stitch__compiled *stitch__program_compiled(stitch_program *p, const char *arch, 
     return NULL;
 }
 
+size_t stitch__program_forget_brought(stitch_program *p)
+{
+    size_t kept = 0, all = p->compiled_count;
+
+    for (size_t i = 0; i < p->compiled_count; i++) {
+        if (p->compiled[i].brought) {
+            stitch_image_free(p->compiled[i].image);
+            stitch_image_free(p->compiled[i].helpers);
+        } else {
+            p->compiled[kept++] = p->compiled[i];
+        }
+    }
+    p->compiled_count = kept;
+    return all - kept;
+}
+
 int stitch__program_keep(stitch_program *p, stitch_image *image, stitch_image *helpers, stitch_error **err)
 {
     stitch__compiled *there = stitch__program_compiled(p, stitch_image_arch(image), stitch_image_is_ptx(image) != 0);
@@ -143,11 +159,11 @@ int stitch__program_keep(stitch_program *p, stitch_image *image, stitch_image *h
             return stitch__err_nomem(p->ctx, err);
         }
         there = &p->compiled[p->compiled_count++];
-        *there = (stitch__compiled){NULL, NULL};
+        *there = (stitch__compiled){NULL, NULL, false};
     }
     stitch_image_free(there->image);
     stitch_image_free(there->helpers);
-    *there = (stitch__compiled){image, helpers};
+    *there = (stitch__compiled){image, helpers, false};
     return STITCH_OK;
 }
 

@@ -482,6 +482,7 @@ int stitch__kernel_names(const stitch__doc *doc, const char ***names, size_t *co
  */
 typedef struct stitch__compiled {
     stitch_image *image, *helpers;
+    bool brought; /* a file had it: that it was made of the program's source is only what the file says */
 } stitch__compiled;
 
 struct stitch_program {
@@ -507,6 +508,9 @@ int stitch__program_keep(stitch_program *p, stitch_image *image, stitch_image *h
 int stitch__program_signatures(stitch_program *p, const stitch_image *image, stitch_error **err);
 /* The compiled code for an architecture; NULL if there is none. */
 stitch__compiled *stitch__program_compiled(stitch_program *p, const char *arch, bool ptx);
+/* Drops what a file had, and says how many that were: the program is compiled from its source again where it is needed.
+ */
+size_t stitch__program_forget_brought(stitch_program *p);
 
 /* helpers.c: device code of the library's own: what a product cannot do in its epilogue, and 8-byte fills. */
 bool stitch__needs_helpers(const stitch__doc *doc);

@@ -4,6 +4,8 @@
  */
 #include "verify/verify.h"
 
+#include "program/program.h"
+
 int stitch__stage_validate(stitch__verify *v, stitch_error **err)
 {
     stitch_error *why = NULL;
@@ -63,12 +65,26 @@ static int take_diagnostics(stitch__verify *v, const stitch_image *image, stitch
     return STITCH_OK;
 }
 
+/* What is judged, on the device, on the simulator and by the scan, is made of the source whose hash is reported. */
+static int forget_brought(stitch__verify *v, stitch_error **err)
+{
+    size_t count = stitch__program_forget_brought(v->program);
+
+    return count ? stitch__report_note(v->report, err,
+                                       "the program came with compiled code (%zu image%s), which may be of another "
+                                       "source: it was dropped, and what ran was compiled from the program's source",
+                                       count, count > 1 ? "s" : "")
+                 : STITCH_OK;
+}
+
 int stitch__stage_compile(stitch__verify *v, stitch_error **err)
 {
     const char *arch = v->dev ? v->dev->info.arch : "sm_90"; /* without a device: something that many have */
     stitch_error *why = NULL;
-    int rc, taken = stitch__candidate_compile(v, arch, false, &v->image, &rc, &why, err);
+    int rc, taken = forget_brought(v, err);
 
+    if (!taken)
+        taken = stitch__candidate_compile(v, arch, false, &v->image, &rc, &why, err);
     if (taken)
         return taken;
     if (v->image) {

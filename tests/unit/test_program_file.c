@@ -121,6 +121,7 @@ TEST(images)
                    *b = stitch_image_data(back->compiled[i].image, &got);
         CHECK_INT(got, want);
         CHECK(memcmp(a, b, want) == 0);
+        CHECK(back->compiled[i].brought && !p->compiled[i].brought);
         CHECK(back->compiled[i].helpers); /* a product of doubles has no bias in cuBLASLt */
         CHECK_STR(stitch_image_arch(back->compiled[i].image), stitch_image_arch(p->compiled[i].image));
     }
@@ -130,6 +131,13 @@ TEST(images)
     CHECK_INT(stitch_image_kernel(back->compiled[0].image, 0, &k), STITCH_OK);
     CHECK_STR(k.name, "twice");
     CHECK_INT(k.param_count, 4);
+    /* What was compiled here is no file's any more, and stays. */
+    CHECK_OK(stitch_program_compile(back, &o, NULL, &err));
+    CHECK_INT(back->compiled_count, 2);
+    CHECK_INT(stitch__program_forget_brought(back), 1);
+    CHECK_INT(back->compiled_count, 1);
+    CHECK(stitch__program_compiled(back, "sm_80", true));
+    CHECK_INT(stitch__program_forget_brought(back), 0);
     stitch_program_free(back);
     stitch_free(data);
     stitch_program_free(p);
