@@ -74,7 +74,8 @@ static int measure(stitch__timer *t, stitch_program *program, stitch__control *o
     return rc;
 }
 
-/* In another worker, if the baseline cost that one its life, and with it the memory that both were on. */
+/* In another worker, if the baseline cost that one its life, and with it the memory that both were on. check_places()
+ * draws the inputs. */
 static int bring_back(stitch__timer *t, stitch_error **err)
 {
     stitch__verify *v = t->v;
@@ -93,7 +94,7 @@ static int bring_back(stitch__timer *t, stitch_error **err)
     if (!rc)
         rc = stitch__candidate_open(v, err);
     t->sides[0].program = v->candidate;
-    return rc ? rc : stitch__candidate_fill(v, &v->candidate, &v->scope, err);
+    return rc;
 }
 
 /* Why there is nothing to compare, or nothing to gain by it. *us: what a run takes. */
