@@ -624,6 +624,32 @@ TEST(time_budget)
     CHECK_HAS(got.text, "its time budget of 50 ms was spent");
 }
 
+/* Inputs count for it only where the outputs need them: here nobody has seen that they do. */
+TEST(faster_than_the_device_can_be)
+{
+    stitch__device *dev = NULL;
+    stitch_verify_options o = few();
+
+    need_context();
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+    const stitch_device_info before = dev->info;
+    dev->info.l2_bytes = 0;
+    dev->info.memory_clock_khz = 1000000;
+    double rate = stitch__device_bandwidth(dev) / 1e6; /* bytes in a microsecond */
+    CHECK(rate > 0);
+    for (double us = 3; us < 15; us += 4) { /* that the output alone takes; with the input 6, 14 and 22 */
+        bool slow = us > 10;
+        dev->info.memory_clock_khz = (int32_t)(1e6 * (double)(N * sizeof(float)) / us / rate);
+        verify(o);
+        CHECK_INT(got.s.failed_stage, slow ? STITCH_STAGE_TIME : STITCH_STAGE_NONE);
+        CHECK_INT(got.s.timed, !slow);
+        if (slow)
+            CHECK_HAS(got.message, "faster than the device can be: 10 us, but reading the inputs and writing the "
+                                   "outputs once takes ");
+    }
+    dev->info = before;
+}
+
 /* The budget is for timed runs: what a program does in its warm-up cannot make them fewer. */
 TEST(slow_in_warm_up)
 {
@@ -930,8 +956,8 @@ TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(says_how_to
           RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little),
           RUN(hangs_for_good), RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates),
           RUN(a_baseline_in_parts), RUN(options_out_of_range), RUN(stops_where_asked), RUN(time_budget),
-          RUN(slow_in_warm_up), RUN(results_at_the_reduced_dims), RUN(a_fault_at_the_reduced_dims),
-          RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims), RUN(no_budget_at_the_reduced_dims),
-          RUN(no_callbacks_for_simulated_memory), RUN(host_memory_runs_out_while_simulating),
-          RUN(host_memory_runs_out_after_timing), RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out),
-          RUN(nothing_is_left))
+          RUN(slow_in_warm_up), RUN(faster_than_the_device_can_be), RUN(results_at_the_reduced_dims),
+          RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims),
+          RUN(no_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory),
+          RUN(host_memory_runs_out_while_simulating), RUN(host_memory_runs_out_after_timing),
+          RUN(no_worker_and_not_simulated), RUN(device_memory_runs_out), RUN(nothing_is_left))
