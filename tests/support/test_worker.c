@@ -459,7 +459,7 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
     if (strcmp(b, "other") == 0)
         op = r->op = STITCH__OP_WORKER_PING;
     else if (strcmp(b, "late") == 0)
-        r->took[0].us = 1e9;
+        r->took[0].us = r->prepared.us = 1e9;
     else if (strcmp(b, "late-watch") == 0)
         r->took[0].least_us = 1e9;
     else if (strcmp(b, "late-together") == 0) { /* one run could have taken that long, all of them cannot */
@@ -481,6 +481,8 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
         r->code = STITCH_E_TIMEOUT;
     else if (strcmp(b, "blame") == 0)
         r->code = STITCH_E_FAULT;
+    else if (strcmp(b, "context") == 0)
+        r->rc = STITCH_E_FAULT;
     else if (strcmp(b, "count") == 0)
         r->hash_count = f->tensors + 1;
     else if (strcmp(b, "fewer") == 0)
@@ -508,6 +510,8 @@ static void send_lie(fake *f, int op, stitch__reply *r, uint64_t *hashes)
         memset(compiled, 0xff, sizeof(compiled_ptx) - 1);
     else if (strcmp(b, "empty") == 0)
         memset(compiled, 0, sizeof(compiled_ptx) - 1);
+    else if (strcmp(b, "protocol") == 0)
+        r->protocol++;
     else if (strcmp(b, "version") == 0)
         r->version = "0.0.0\x1b";
     else if (strcmp(b, "arch") == 0)

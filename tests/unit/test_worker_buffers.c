@@ -4,6 +4,7 @@
  * There is no device here, only a driver that exports.
  */
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -169,5 +170,81 @@ TEST(never_the_same_place_at_the_same_time)
     CHECK(!stitch__worker_apart(&w, &other));
 }
 
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
+
+static int last_end; /* of the connection that is closed while outputs are copied; -1: none is */
+
+static CUresult CUDAAPI copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    if (last_end >= 0)
+        close(last_end);
+    last_end = -1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI ready(CUstream stream)
+{
+    return CUDA_SUCCESS;
+}
+
+/* Memory of a process that has died may be anybody's: what was copied from it is no output. */
+TEST(outputs_of_one_that_has_died)
+{
+    static const CUstream streams[] = {NULL, (CUstream)(uintptr_t)8};
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_tensor_info info = {.name = "y", .role = STITCH_TENSOR_OUTPUT, .bytes = BYTES};
+    static char theirs[2][BYTES], ours[BYTES];
+    CUdeviceptr places[2][1], into = (CUdeviceptr)(uintptr_t)ours;
+    stitch_context *ctx = NULL;
+
+    options.device = "none";
+    CHECK_OK(stitch_context_new(&ctx, &options, &err));
+    stitch__scope scope = stitch__scope_make(ctx, NULL, 10000);
+    dev.ctx = ctx;
+    driver.MemcpyDtoDAsync = copy;
+    driver.StreamQuery = driver.StreamSynchronize = ready;
+    for (int when = 0; when < 3; when++) { /* not at all, before, while they are copied */
+        for (size_t i = 0; i < STITCH__COUNT(streams); i++) {
+            stitch__worker w = worker(PID, NULL);
+            int ends[2], rc;
+
+            w.ctx = ctx;
+            w.stream = (CUstream)(uintptr_t)16;
+            w.infos = &info;
+            w.count = 1;
+            for (int set = 0; set < 2; set++) {
+                memset(theirs[set], 'a' + set, BYTES);
+                places[set][0] = (CUdeviceptr)(uintptr_t)theirs[set];
+                w.places[set] = places[set];
+            }
+            CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+            w.channel = (stitch__channel){.fd = ends[0], .ctx = ctx};
+            w.process = (stitch__process){.pidfd = -1, .words = -1, .ended = true};
+            last_end = when == 2 ? ends[1] : -1;
+            if (when == 1)
+                close(ends[1]);
+            memset(ours, 0, BYTES);
+            rc = stitch__outputs_fetch(&w, &scope, 1, &into, streams[i], &err);
+            if (when == 0 || (when == 2 && streams[i])) { /* the next request would tell */
+                CHECK_OK(rc);
+                CHECK(memcmp(ours, theirs[1], BYTES) == 0);
+                CHECK(w.reader == streams[i]);
+            } else {
+                CHECK_ERR(rc, STITCH_E_IO, "while copying outputs");
+                CHECK(w.lost);
+                CHECK(when == 2 || !ours[0]);
+            }
+            if (when == 0)
+                close(ends[1]);
+            stitch__channel_close(&w.channel);
+            stitch_free(w.why_lost);
+        }
+    }
+    dev.ctx = NULL;
+    stitch_context_free(ctx);
+}
+
 TEST_MAIN(RUN(what_is_lent_is_kept), RUN(a_worker_that_is_lost_borrows_nothing), RUN(there_is_nothing_to_borrow),
-          RUN(whether_it_is_still_there), RUN(never_the_same_place_at_the_same_time), RUN(what_one_that_idles_has))
+          RUN(whether_it_is_still_there), RUN(never_the_same_place_at_the_same_time), RUN(what_one_that_idles_has),
+          RUN(outputs_of_one_that_has_died))

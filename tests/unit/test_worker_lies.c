@@ -65,6 +65,7 @@ static bool has_children(void)
 /* What one pass through all operations ended with. */
 typedef struct outcome {
     int rc, code;
+    bool lost; /* the worker, with it */
     char message[600], details[600];
     const char *step;
     double ms;
@@ -130,6 +131,9 @@ static outcome run_all(const char *mode, int64_t timeout_ms, stitch_cancel *stop
     STEP("fetch", c.ops->fetch(c.self, &scope, 0, into, NULL, &err))
     snprintf(o.message, sizeof(o.message), "%s", stitch_error_message(o.code ? why : err));
     snprintf(o.details, sizeof(o.details), "%s", stitch_error_details(o.code ? why : err));
+    o.lost = w && stitch__worker_lost(w);
+    if (o.lost) /* and does not go on somewhere */
+        CHECK(stitch__process_ended(&w->process, SOON_MS));
     if (o.code || o.rc) { /* and nothing that is asked after it crashes or hangs */
         int code = 0;
         stitch_error *again = NULL;
@@ -295,10 +299,37 @@ TEST(numbers_that_cannot_be)
     expect("PROFILE:facts", "profile", 0, STITCH_E_FAULT, "more time than has passed");
     expect("PROFILE:no-facts", "profile", 0, STITCH_E_FAULT, "broke the protocol while profiling");
     expect("PREPARE:nan", "prepare", 0, STITCH_E_FAULT, "malformed");
+    expect("PREPARE:late", "prepare", 0, STITCH_E_FAULT, "more time than has passed");
     expect("HASH:blame", "hash", STITCH_E_IO, 0, "blames the program");
     expect("HASH:count", "hash", STITCH_E_IO, 0, "4 hashes for 3 tensors");
+    expect("HELLO:protocol", "acquire", STITCH_E_UNSUPPORTED, 0, "install both from one build");
     expect("HELLO:version", "acquire", STITCH_E_UNSUPPORTED, 0, "install both from one build");
     expect("HELLO:arch", "acquire", STITCH_E_IO, 0, "another device");
+    tear_down();
+    CHECK(!has_children());
+}
+
+/* The worker's context is lost, which is the program's doing where it ran; this process's is not. */
+TEST(it_loses_its_context)
+{
+    outcome o;
+
+    set_up();
+    for (size_t i = 0; i < STITCH__COUNT(steps); i++) {
+        char mode[64];
+        snprintf(mode, sizeof(mode), "%s:context", steps[i].op);
+        printf("# %s\n", mode);
+        o = run_all(mode, SOON_MS, NULL);
+        CHECK_STR(o.step, steps[i].step);
+        CHECK_INT(o.rc, steps[i].candidate ? 0 : STITCH_E_IO);
+        CHECK_INT(o.code, steps[i].candidate ? STITCH_E_FAULT : 0);
+        CHECK(i == 0 || o.lost); /* the first: there is none yet */
+    }
+    o = run_all("RUN:blame", SOON_MS, NULL);
+    CHECK_INT(o.code, STITCH_E_FAULT);
+    CHECK(o.lost);
+    o = run_all("RUN:escape", SOON_MS, NULL);
+    CHECK(o.code && !o.lost);
     tear_down();
     CHECK(!has_children());
 }
@@ -596,6 +627,29 @@ TEST(trusted_programs_get_clean_workers)
     CHECK(!has_children());
 }
 
+/* The same one has the next program although nobody has waited for it to forget the last one. */
+TEST(one_program_after_another)
+{
+    stitch__worker_options options = {.executable = STITCH_TEST_WORKER};
+    stitch__scope scope = {0};
+    stitch__worker *w = NULL;
+    stitch__candidate c = {0};
+
+    set_up();
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stitch__worker_open(w, &scope, task, program, &c, &err));
+        CHECK_OK(c.ops->fill_inputs(c.self, &scope, 1, NULL, &err));
+        if (i != 1) /* opening closes as well */
+            c.ops->close(c.self);
+    }
+    CHECK_OK(stitch__worker_ping(w, &scope, &err));
+    stitch__worker_release(w, true);
+    tear_down();
+    CHECK(!has_children());
+}
+
 /* A profile is taken in a process that has had none. */
 TEST(profilers_serve_once)
 {
@@ -687,6 +741,13 @@ TEST(signals_of_the_host)
     }
     CHECK_INT(setitimer(ITIMER_REAL, &never, NULL), 0);
     CHECK_INT(sigaction(SIGALRM, &before, NULL), 0);
+    CHECK_INT(kill(pid, SIGKILL), 0); /* but its own end does */
+    while (stitch__worker_quiet(w))
+        stitch__sleep_ms(1);
+    CHECK_ERR(stitch__worker_alive(w, &scope, STITCH__OP_WORKER_FETCH, &err), STITCH_E_IO,
+              "the worker died by signal 9 (killed) while copying outputs");
+    CHECK(stitch__worker_lost(w));
+    CHECK_ERR(stitch__worker_alive(w, &scope, STITCH__OP_WORKER_FETCH, &err), STITCH_E_STATE, "no worker any more");
     stitch__worker_release(w, true);
     tear_down();
     CHECK(!has_children());
@@ -778,9 +839,9 @@ TEST(no_memory)
 
 TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_sends_garbage), RUN(it_floods),
           RUN(it_closes_its_connection), RUN(messages_that_are_none), RUN(numbers_that_cannot_be),
-          RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines), RUN(cancellation),
-          RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_ahead),
+          RUN(it_loses_its_context), RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines),
+          RUN(cancellation), RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_ahead),
           RUN(it_starts_the_second_time), RUN(no_way_from_a_worker_into_this_process), RUN(a_program_with_operators),
-          RUN(trusted_programs_get_clean_workers), RUN(profilers_serve_once), RUN(one_of_each_role_idles),
-          RUN(signals_of_the_host), RUN(the_seed_stays_here), RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child),
-          RUN(no_memory))
+          RUN(trusted_programs_get_clean_workers), RUN(one_program_after_another), RUN(profilers_serve_once),
+          RUN(one_of_each_role_idles), RUN(signals_of_the_host), RUN(the_seed_stays_here),
+          RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child), RUN(no_memory))
