@@ -398,15 +398,22 @@ def test_further_batches():
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         module, (x,), fast = optimized(
-            driver, cases.MLP, reply(fixed), policy=stitch.Policy(max_attempts=1), batches=[4, 5]
+            driver, cases.MLP, reply(fixed), policy=stitch.Policy(max_attempts=1), batches=[1, 4, 5, 20]
         )
     assert any("B = 5" in str(w.message) for w in seen), seen
     with torch.no_grad():
-        for rows, runs in ((16, 1), (4, 2), (5, 2), (3, 2), (4, 3)):
+        for rows, runs in ((16, 1), (4, 2), (5, 2), (3, 2), (4, 3), (1, 4), (20, 5)):
             x = torch.randn(rows, 12)
             assert torch.allclose(fast(x), module(x), atol=1e-5) and fast.runs == runs, (rows, fast.runs)
     with tap.raises(stitch.InvalidError, "cannot be changed"):
         optimized(driver, cases.MLP, reply(cases.MLP), policy=stitch.Policy(max_attempts=1), batches=[4], batch=None)
+
+    def unasked(request):
+        raise AssertionError("the model was asked")
+
+    for bad, kind in (([8, 0], stitch.InvalidError), ([1.5], TypeError), (["8"], TypeError)):
+        with tap.raises(kind):
+            bridge.optimize(cases.MLP.make()[0], [torch.randn(16, 12)], model=unasked, ctx=driver.stitch(), batches=bad)
 
 
 def test_draws_structures_and_state():

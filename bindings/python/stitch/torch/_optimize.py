@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -97,21 +98,25 @@ def _other_batches(
     if not batches or batch is None:
         return
     full = task.spec.dims[batch]
+
+    def resize(size: int, reduced: int) -> None:
+        task.set_reduced_dim(batch, 1)  # which is never above the dim, whatever the two were
+        task.set_dim(batch, size)
+        task.set_reduced_dim(batch, reduced)
+
     try:
         for size in batches:
-            task.set_dim(batch, int(size))
-            task.set_reduced_dim(batch, int(size) if ctx.device.simulated else min(2, int(size)))
+            resize(size, size if ctx.device.simulated else min(2, size))
             with Program.from_bytes(ctx, program) as made:
                 with verify(ctx, task, made, **{**options, "last_stage": "correct"}) as report:
                     if report.correct:
-                        shapes[int(size)] = _shapes_of(task)
+                        shapes[size] = _shapes_of(task)
                     else:
                         warnings.warn(
                             f"with {batch} = {size} the program is not right, the original is used: {report.text}"
                         )
     finally:
-        task.set_dim(batch, full)
-        task.set_reduced_dim(batch, min(2, full))
+        resize(full, min(2, full))
 
 
 def optimize(
@@ -142,13 +147,16 @@ def optimize(
     NotFoundError with the last report if no program was right. A program that was measured slower than the main
     baseline is kept, but not used (enabled is False), with a warning.
     """
+    sizes = [operator.index(size) for size in batches]  # after the loop it would cost what the model has written
+    if any(size < 1 for size in sizes):
+        raise InvalidError(f"batches must be sizes of at least 1, not {min(sizes)}")
     task = task_of(module, example_inputs, ctx=ctx, **options)
     ctx = task._ctx
     had, opened = ctx._models.get(Role.CODER), None
     settings = dict(verify_options or {})
     try:
         _places.places(module, task.spec.paths)  # raises where it would after the loop: a tensor that forward captures
-        if batches and task.spec.batch is None:
+        if sizes and task.spec.batch is None:
             raise InvalidError(
                 "the batch of this module cannot be changed, so that there are no further batches to verify"
             )
@@ -165,7 +173,7 @@ def optimize(
         if program is None:
             raise NotFoundError(f"no program was right after {len(reports)} attempts; the last report: {said}")
         shapes = {_batch(task.spec): _shapes_of(task)}
-        _other_batches(ctx, task, program, batches, settings, shapes)
+        _other_batches(ctx, task, program, sizes, settings, shapes)
         made = Optimized(module, Engine(ctx, program, task.spec, shapes, task.device), report, reports, task.notes)
     finally:
         if model is not None:
