@@ -22,8 +22,10 @@ copied, unless the caller has to free them, then they are addresses too.
 from __future__ import annotations
 
 import enum
-from ctypes import CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, Tuple
+
+from ._integers import Structure
 '''
 
 SCALARS = {

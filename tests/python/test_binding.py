@@ -290,6 +290,26 @@ def test_tasks():
         assert taken.closed
 
 
+def test_integers_that_do_not_fit():
+    """ctypes would take their low bits."""
+    with sim.context() as ctx:
+        task, program = vector_task(ctx), sim.program(ctx)
+        for call in (
+            lambda: task.set_dim("N", 2**64 + 5),
+            lambda: task.set_reduced_dim("N", -(2**64) + 5),
+            lambda: stitch.verify(ctx, task, program, trials=2**32 + 1),
+            lambda: stitch.verify(ctx, task, program, seed=2**64 + 1),
+            lambda: stitch.next_step([], 0, stitch.Policy(max_attempts=2**32 + 1)),
+            lambda: stitch.Budget(ctx, max_tokens=2**64 + 1),
+            lambda: stitch.Executor(ctx, program, dims={"N": 2**64 + 256}),
+        ):
+            with tap.raises(stitch.InvalidError, "is not from"):
+                call()
+        with tap.raises(TypeError, "stitch_task_set_dim"):
+            task.set_dim("N", 1.5)
+        assert task.interface.dims == {"N": 256}
+
+
 def test_verify_and_feedback():
     seen = []
     with sim.context() as ctx:

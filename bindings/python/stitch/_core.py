@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from ctypes import Structure, byref, c_char_p, c_void_p, sizeof, string_at
+from ctypes import ArgumentError, Structure, byref, c_char_p, c_void_p, sizeof, string_at
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Type, TypeVar
 
 from . import _declarations as c
@@ -139,7 +139,10 @@ def call(function: Any, *args: Any, trigger: Optional[Callable[[], None]] = None
         frames.append(frame)
         if interruptible is not None:
             interruptible.begin()
-        status = function(*args, byref(err))
+        try:
+            status = function(*args, byref(err))
+        except ArgumentError as e:  # before the call
+            raise (InvalidError if "OverflowError" in str(e) else TypeError)(f"{function.__name__}: {e}") from None
         if frame.raised is None and interruptible is not None and interruptible.must_raise():
             raise KeyboardInterrupt
         if frame.raised is not None:

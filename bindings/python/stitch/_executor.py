@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from . import _declarations as c
 from ._core import Handle, Ref, Uses, callback, decode, encode, error_from, make, need, strings
 from ._errors import BusyError, InvalidError, StateError
+from ._integers import array
 from ._library import lib
 from ._dlpack import View
 from ._tensors import _torch_tensor, check, stream_pointer, view
@@ -105,7 +106,7 @@ class Executor(Handle):
     ) -> None:
         options, dims = make(c.stitch_executor_options), dict(dims or {})
         options.dim_names, options.dim_count = strings(list(dims), "dim"), len(dims)
-        options.dim_values = (c_int64 * max(1, len(dims)))(*dims.values())
+        options.dim_values = array(c_int64, list(dims.values()), "dim")
         options.ops, options.op_count, keep = op_array(ops)
         options.no_graph, options.max_plans, options.no_tuning, options.capturable = (
             int(no_graph),

@@ -10,6 +10,7 @@ import threading
 from typing import Any, List, Optional, Tuple
 
 from . import _declarations as c
+from ._integers import arguments
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SONAME = "libstitch.so.0"
@@ -89,7 +90,7 @@ def load() -> Any:
         if not complaint:
             for name, (restype, argtypes) in c.functions().items():
                 function = getattr(library, name)
-                function.restype, function.argtypes = restype, argtypes
+                function.restype, function.argtypes = restype, arguments(argtypes)
             return library
         tried.append(f"  {path} ({where}): {complaint}")
     raise ImportError(
