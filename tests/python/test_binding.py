@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import weakref
-from ctypes import CFUNCTYPE, c_size_t, c_void_p
+from ctypes import CFUNCTYPE, c_int32, c_size_t, c_void_p
 
 import sim
 import tap
@@ -264,6 +264,12 @@ def test_tasks():
         task.set_data("w", array.array("i", [1, 2, 3]))
         with tap.raises(stitch.InvalidError):
             task.set_data("w", b"short")
+        with tap.raises(stitch.InvalidError, "w is i32", "'f'"):
+            task.set_data("w", array.array("f", [1, 2, 3]))
+        with tap.raises(stitch.InvalidError, "another type"):  # big-endian
+            task.set_data("w", (c_int32.__ctype_be__ * 3)(1, 2, 3))
+        task.set_data("w", bytes(12))
+        task.set_data("w", array.array("i", [1, 2, 3]))
         task.set_text(description="doubles", source="def f(x): ...")
         task.precision = "tf32"
         task.set_flops("2*N")
@@ -391,6 +397,13 @@ def test_a_reference_that_computes_on_the_host():
         tensors["y"].write(array.array("d", [v * 2.0 + 1.0 for v in x]))
         with tap.raises(stitch.InvalidError, "2052"):
             tensors["y"].write(b"\0" * 2052)
+        with tap.raises(stitch.InvalidError, "2048"):  # the rest would be what it was
+            tensors["y"].write(b"\0" * 8)
+        for kind in "fqH":
+            with tap.raises(stitch.InvalidError, "y is f64", f"'{kind}'"):
+                tensors["y"].write(array.array(kind, [0] * (2048 // array.array(kind).itemsize)))
+        with tap.raises(stitch.InvalidError, "x is f32", "'d'"):
+            tensors["x"].read(array.array("d", [0.0] * 128))
         with tap.raises(stitch.InvalidError, "read-only"):
             tensors["x"].read(b"12")
         kept.append(tensors["x"])
@@ -400,6 +413,8 @@ def test_a_reference_that_computes_on_the_host():
         task.set_reference(reference, "f64")
         assert stitch.verify(ctx, task, sim.program(ctx), last_stage="correct").correct
         assert not stitch.verify(ctx, task, sim.program(ctx, sim.WRONG), last_stage="correct").correct
+        with tap.raises(stitch.StateError, "has returned"):
+            kept[0].read()
     assert "_context" not in repr(kept[0])
     with tap.raises(stitch.StateError):
         kept[0].read()

@@ -126,7 +126,6 @@ def test_every_function_is_declared_and_used():
         "stitch_executor_bind_name",
         "stitch_executor_slot",
         "stitch_image_find",
-        "stitch_interface_find",
         "stitch_stage_name",
         "stitch_status_name",
         "stitch_trace_kind_name",

@@ -130,11 +130,11 @@ def test_arrays_that_are_read_into_and_written_from():
         fixed.flags.writeable = False
         with tap.raises(stitch.InvalidError, "read-only"):
             x.read(into=fixed)
-        with tap.raises(stitch.InvalidError, str(ROWS * COLUMNS * 4)):
+        with tap.raises(stitch.InvalidError, "x is f16", "another type"):
             x.read(into=numpy.empty(x.shape, numpy.float32))
         with tap.raises(stitch.InvalidError, "not contiguous"):
             y.write(numpy.zeros((COLUMNS, PICKED)).T)
-        with tap.raises(stitch.InvalidError, str(PICKED * COLUMNS * 16)):
+        with tap.raises(stitch.InvalidError, "another type"):
             y.write(numpy.zeros(y.shape, numpy.complex128))
         shaped = numpy.frombuffer(x.read(), numpy.float16).reshape(x.shape)  # bytes: a copy that is read-only
         assert numpy.array_equal(shaped, array_of(numpy, x)) and not shaped.flags.writeable

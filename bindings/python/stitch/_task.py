@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import json
-from ctypes import byref, c_char, c_char_p, c_double, c_int, create_string_buffer, sizeof, string_at
+from ctypes import byref, c_char, c_char_p, c_double, c_int, c_size_t, create_string_buffer, sizeof, string_at
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _declarations as c
-from ._core import OUT, Handle, Uses, call, callback, decode, encode, encode_path, enum_value, need, strings
-from ._errors import InvalidError
+from ._core import OUT, Handle, Uses, call, callback, decode, encode, encode_path, enum_value, make, need, strings
 from ._library import lib
-from ._tensors import BoundTensor
+from ._tensors import BoundTensor, host_memory
 from ._context import Context, Path
 from ._interface import Dim, Dtype, Interface, TensorRole, interface_from, tensor_from
 from ._program import Program
@@ -33,12 +32,8 @@ class Dist:
     b: float = 0.0
 
 
-def _buffer(data: Any) -> Tuple[Any, int]:
-    """Bytes of anything with the buffer protocol (bytes, array, a NumPy array), contiguous; copied only where it is
-    read-only."""
-    memory = memoryview(data)
-    if not memory.c_contiguous:
-        raise InvalidError("the data is not contiguous")
+def _buffer(memory: memoryview) -> Tuple[Any, int]:
+    """Its bytes, copied only where it is read-only."""
     if memory.readonly or memory.nbytes == 0:
         return memory.tobytes(), memory.nbytes
     return (c_char * memory.nbytes).from_buffer(memory), memory.nbytes
@@ -141,8 +136,19 @@ class Task(Handle):
     def set_data(self, name: str, data: Any) -> None:
         """Values of a weight or a recorded input from host memory (bytes, a NumPy array, ...), copied; replaces its
         distribution."""
-        raw, size = _buffer(data)
+        raw, size = _buffer(host_memory(data, name, self._dtype(name)))
         self._call(lib.stitch_task_set_data, encode(name, "name"), raw, size)
+
+    def _dtype(self, name: str) -> Dtype:
+        """Of one tensor; NONE if there is no such tensor."""
+        address = self._begin()
+        try:
+            interface, index, info = lib.stitch_task_interface(address), c_size_t(), make(c.stitch_tensor_info)
+            if lib.stitch_interface_find(interface, encode(name, "name"), byref(index)) == 0:
+                lib.stitch_interface_tensor(interface, index, byref(info))
+            return Dtype(info.dtype)
+        finally:
+            self._end()
 
     def set_weights_file(self, path: Path) -> None:
         """Weights by name from a safetensors file: its header is read now, its data when it is needed."""
@@ -188,19 +194,24 @@ class Task(Handle):
         context = self._ctx
         # What the last call was given, byte for byte, and as objects: it is mostly the same again, and making hundreds
         # of objects would be on the time of a baseline.
-        last: Any = (None, {})
+        last: Any = (None, {}, [])
 
         def enqueue(stream: Optional[int], tensors: Any, count: int, _: Any) -> Any:
             nonlocal last
             given = (stream, string_at(tensors, count * sizeof(c.stitch_bound_tensor)))
             if given != last[0]:
-                device = context.device.ordinal
+                device, calls = context.device.ordinal, []
                 seen = [
-                    BoundTensor(tensor_from(bound.info), bound.ptr, device, context, stream or 0)
+                    BoundTensor(tensor_from(bound.info), bound.ptr, device, context, stream or 0, calls)
                     for bound in tensors[:count]
                 ]
-                last = (given, {bound.name: bound for bound in seen})
-            return function(stream or 0, last[1].copy())
+                last = (given, {bound.name: bound for bound in seen}, calls)
+            calls = last[2]
+            calls.append(None)
+            try:
+                return function(stream or 0, last[1].copy())
+            finally:
+                calls.clear()
 
         return callback(c.stitch_reference_fn, enqueue)
 

@@ -47,6 +47,7 @@ _FROM_TYPESTR = {
     "u1": "u8",
     "b1": "bool",
 }
+_KINDS = {"f": ("e", "f", "d"), "i": ("h", "i", "l", "q", "n")}  # formats of buffers by the letter of a typestr
 _FROM_TORCH = {
     "float64": "f64",
     "float32": "f32",
@@ -61,6 +62,23 @@ _FROM_TORCH = {
     "uint8": "u8",
     "bool": "bool",
 }
+
+
+def host_memory(data: Any, name: str, dtype: Dtype) -> memoryview:
+    """Host memory of a tensor's contents: contiguous, and of the tensor's type where it tells. Bytes are of any type;
+    integers of 2 bytes are bits of a type that NumPy does not have."""
+    memory = memoryview(data)
+    if not memory.c_contiguous:
+        raise InvalidError("the data is not contiguous")
+    kind, size = memory.format.lstrip("@=<"), memory.itemsize
+    bits = size == 1 or dtype is Dtype.NONE or (dtype is Dtype.BF16 and kind in ("h", "H"))
+    typestr = TYPESTR.get(dtype, "|V0")
+    if not bits and not (kind in _KINDS.get(typestr[1], ()) and size == int(typestr[2:])):
+        raise InvalidError(
+            f"tensor {name} is {dtype.name.lower()}; the data has elements of another type "
+            f"(format '{memory.format}', {size} bytes each)"
+        )
+    return memory
 
 
 @dataclass(frozen=True)
@@ -85,6 +103,7 @@ class BoundTensor:
     device: int
     _context: Any = field(default=None, repr=False, compare=False)
     _stream: int = field(default=0, repr=False, compare=False)
+    _calls: Any = field(default=None, repr=False, compare=False)  # empty when the callback has returned
 
     def read(self, into: Any = None) -> bytes:
         """Copies the contents to host memory, after what was enqueued on the callback's stream before; waits. Into a
@@ -93,15 +112,16 @@ class BoundTensor:
         memory = memoryview(bytearray(self.nbytes) if into is None else into)
         if memory.readonly or not memory.c_contiguous:
             raise InvalidError("the memory to read into is read-only or not contiguous")
+        host_memory(memory, self.name, self.dtype)
         if memory.nbytes:
             self._copy(lib.stitch_bound_tensor_read, (c_char * memory.nbytes).from_buffer(memory), memory.nbytes)
         return bytes(memory) if into is None else b""
 
     def write(self, data: Any) -> None:
         """Fills it from host memory (anything with the buffer protocol), in order of the callback's stream; waits."""
-        memory = memoryview(data)
-        if not memory.c_contiguous:
-            raise InvalidError("the data is not contiguous")
+        memory = host_memory(data, self.name, self.dtype)
+        if memory.nbytes != self.nbytes:
+            raise InvalidError(f"tensor {self.name} has {self.nbytes} bytes, the data {memory.nbytes}")
         if memory.nbytes:
             raw: Any = memory.tobytes() if memory.readonly else (c_char * memory.nbytes).from_buffer(memory)
             self._copy(lib.stitch_bound_tensor_write, raw, memory.nbytes)
@@ -109,6 +129,8 @@ class BoundTensor:
     def _copy(self, function: Any, raw: Any, nbytes: int) -> None:
         if self._context is None:
             raise StateError("this tensor did not come from a callback")
+        if not self._calls:
+            raise StateError(f"the callback that tensor {self.name} was for has returned; its memory may be gone")
         value = c.stitch_bound_tensor()
         value.info.struct_size = sizeof(value.info)
         value.info.name, value.info.bytes, value.ptr = self.name.encode(), self.nbytes, self.pointer
