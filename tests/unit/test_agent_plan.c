@@ -4,6 +4,7 @@
  */
 #include "agent/agent.h"
 #include "check.h"
+#include "model/model.h"
 
 static const char good[] = "{\"stitch_plan\":1,\"strategy\":\"fuse\",\"bottlenecks\":[\"bytes\"],\"subtasks\":["
                            "{\"id\":\"a\",\"level\":\"system\",\"title\":\"t\",\"goal\":\"g\",\"after\":[]},"
@@ -157,5 +158,44 @@ TEST(a_profile_is_in_the_prompt_and_not_in_its_fingerprint)
     stitch_context_free(ctx);
 }
 
+static int end_early(const stitch_request *request, stitch_reply *reply, void *userdata)
+{
+    const char *const *finish = userdata;
+    if (request->message_count > 2 && **finish != 's') /* what the model is told, too */
+        CHECK_HAS(request->messages[request->message_count - 1].content, **finish == 'l' ? "token limit" : *finish);
+    int rc = stitch_reply_set(reply, "", NULL, -1, -1);
+    return rc ? rc : stitch__reply_text_set(reply, &reply->finish, *finish, strlen(*finish));
+}
+
+/* A reply that the endpoint ended is not merely one without a plan. */
+TEST(says_how_a_reply_ended)
+{
+    static const char *const cases[][2] = {
+        {"length", "```json block with the plan; the reply was cut off at its token limit (max_tokens)"},
+        {"content_filter", "; the endpoint ended the reply with finish_reason \"content_filter\""},
+    };
+    stitch_error *err = NULL;
+    stitch_context *ctx = context();
+    stitch_task *task = NULL;
+    stitch_plan_doc *plan = NULL;
+    const char *finish = "";
+    stitch_model *model = NULL;
+    CHECK_OK(stitch_task_new(ctx, "t", &task, &err));
+    CHECK_OK(stitch_model_new_host(ctx, end_early, &finish, &model, &err));
+    CHECK_OK(stitch_context_set_model(ctx, STITCH_ROLE_CODER, model, &err));
+    for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
+        finish = cases[i][0];
+        CHECK_ERR(stitch_plan(ctx, task, NULL, &plan, &err), STITCH_E_REPLY, cases[i][1]);
+    }
+    finish = "stop";
+    CHECK_INT(stitch_plan(ctx, task, NULL, &plan, &err), STITCH_E_REPLY);
+    CHECK(strstr(stitch_error_message(err), "finish_reason") == NULL);
+    stitch_error_free(err);
+    CHECK_OK(stitch_context_set_model(ctx, STITCH_ROLE_CODER, NULL, NULL));
+    stitch_model_free(model);
+    stitch_task_free(task);
+    stitch_context_free(ctx);
+}
+
 TEST_MAIN(RUN(reads_a_plan), RUN(texts_are_clean), RUN(refuses_bad_plans), RUN(prompts_can_be_overridden),
-          RUN(a_profile_is_in_the_prompt_and_not_in_its_fingerprint))
+          RUN(a_profile_is_in_the_prompt_and_not_in_its_fingerprint), RUN(says_how_a_reply_ended))
