@@ -58,6 +58,22 @@ static bool history_reserve(history *h, size_t capacity)
     return h->attempts && h->candidates && h->reports;
 }
 
+/* A plan or a program could not be had: whatever the model sent that is no plan, or too long, is no input of the
+ * caller's. */
+static int model_failed(cli *c, const char *what, int status, stitch_error *err)
+{
+    int code = cli_fail(c, what, status, err);
+    return status == STITCH_E_FORMAT || status == STITCH_E_LIMIT ? EXIT_MODEL : code;
+}
+
+/* Who answers through files has to know where. */
+static void say_where_to_answer(const run *r, const char *spec)
+{
+    const char *relay = strstr(spec, "relay:");
+    if (relay && (relay == spec || relay[-1] == ','))
+        cli_say(r->c, "replies are awaited in %s: NNNN.request.md says how to answer", relay + strlen("relay:"));
+}
+
 static int open_model(run *r, int role, const char *spec)
 {
     stitch_error *err = NULL;
@@ -71,6 +87,7 @@ static int open_model(run *r, int role, const char *spec)
     }
     if (rc)
         return cli_fail(r->c, "model", rc, err);
+    say_where_to_answer(r, spec);
     r->models[role] = model;
     stitch_model_set_budget(model, r->budget);
     rc = stitch_context_set_model(r->c->ctx, role, model, &err);
@@ -138,7 +155,7 @@ static int make_plan(run *r)
     stitch_free(text);
     count_tokens(r);
     if (rc)
-        return cli_fail(r->c, "plan", rc, err);
+        return model_failed(r->c, "plan", rc, err);
     stitch_plan_free(r->plan);
     r->plan = plan;
     r->plans++;
@@ -270,7 +287,7 @@ static int write_code(run *r, const stitch_decision *d)
     int rc = stitch_code(c->ctx, r->task, &o, count, candidates, &err);
     count_tokens(r);
     if (rc)
-        return cli_fail(c, "code", rc, err);
+        return model_failed(c, "code", rc, err);
     for (size_t i = 0; i < count; i++) {
         if (!candidates[i])
             continue;

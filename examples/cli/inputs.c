@@ -90,9 +90,7 @@ int cli_load_task(cli *c, stitch_task **task)
 
 static int no_file(cli *c, const char *path)
 {
-    cli_clear(c);
-    fprintf(stderr, "stitch: %s: %s\n", path, strerror(errno));
-    return EXIT_USAGE;
+    return cli_fail_text(c, path, STITCH_E_IO, cli_why(errno), "");
 }
 
 static int from_reply(cli *c, stitch_program **program)

@@ -33,7 +33,7 @@ static const char help_main[] =
     "  -h, --help, --version\n"
     "\n"
     "Exit codes\n"
-    "  0    done; for run, verify and profile: the program is correct (and reached --target, if given)\n"
+    "  0    done; for run, verify and profile: the program is correct (and reached --target, if it was timed)\n"
     "  1    no correct program, or the target was missed; for admit: the task is degenerate\n"
     "  2    bad arguments or bad input; for tasks in Python: no Python with PyTorch\n"
     "  3    no device, a missing library, or a device fault\n"

@@ -138,6 +138,11 @@ void cli_on_stage(int stage, int status, int64_t done, int64_t total, void *user
         cli_say(c, "  %s ...", stitch_stage_name(stage));
 }
 
+const char *cli_why(int number)
+{
+    return number == EINVAL ? "not a regular file" : number == EILSEQ ? "it holds a NUL byte" : strerror(number);
+}
+
 char *cli_read_file(const char *path)
 {
     enum { LIMIT = 64 << 20 };
@@ -204,7 +209,7 @@ int cli_check_file(cli *c, const char *option, const char *path, bool regular)
     if (!why)
         return 0;
     cli_clear(c);
-    fprintf(stderr, "stitch: %s %s: cannot be written: %s\n", option, path, strerror(why));
+    fprintf(stderr, "stitch: %s %s: cannot be written: %s\n", option, path, cli_why(why));
     return EXIT_USAGE;
 }
 

@@ -75,8 +75,8 @@ def inputs():
                              (["verify", "--task", put("t.json", "{\"stitch_task\": 2}"), "x.stitch"], 2, "stitch_task"),
                              (["verify", "--task", "/nonexistent.json", "x.stitch"], 2, "/nonexistent.json"),
                              (["compile", "--reply", FOLDER], 2, "Is a directory"),
-                             (["compile", "--reply", put("nul.md", "```cuda\n\0\n```\n")], 2, "nul.md"),
-                             (["compile", "--reply", pipe("pipe.md")], 2, "pipe.md"),
+                             (["compile", "--reply", put("nul.md", "```cuda\n\0\n```\n")], 2, "nul.md: it holds a NUL byte"),
+                             (["compile", "--reply", pipe("pipe.md")], 2, "pipe.md: not a regular file"),
                              (["run", "--task", TASK, "--model", "gpt"], 2, "is no model"),
                              (["run", "--task", TASK, "--model", "replay:/nonexistent"], 2, "/nonexistent"),
                              (["admit", put("saved.stitch", '{"stitch_program_file": 1}')], 2, "saved.stitch: this is a saved program"),
@@ -89,6 +89,9 @@ def inputs():
         check("input: " + word, done.returncode == code and word in done.stderr, done)
 
 
+    for args in (["--reply", "/nonexistent.md"], ["--source", SOURCE, "--plan", "/nonexistent.json"]):
+        done = run("compile", *args, "--json")
+        check("input: an event for " + args[-1], done.returncode == 2 and json.loads(done.stdout)["what"] == args[-1], done)
     done = subprocess.run([STITCH.encode(), b"compile", b"/nonexistent\xff.stitch", b"--json"], capture_output=True, timeout=120)
     check("input: a path that is not UTF-8", done.returncode == 2 and json.loads(done.stdout)["event"] == "error", done)
 
@@ -172,6 +175,22 @@ def hostile_names():
     lines = done.stderr.replace("\r", "\n").split("\n")
     check("what a planner says looks like no line of the command's", "\x1b[2J" not in done.stderr and forged not in lines and
           any(line.startswith("plan 1: 1 sub-tasks. s") for line in lines), done)
+
+
+def models():
+    """What a model sends is no input of the caller's; who answers through files is told where."""
+    replies = put("noplan.jsonl", "".join(json.dumps({"label": label, "number": number, "reply": {"content": '```json\n{"stitch": 1}\n```\n'}}) + "\n"
+                                          for label, number in (("plan", 1), ("plan:format", 1), ("plan:format", 2))))
+    done = run("run", "--task", TASK, "--model", "replay:" + replies, "--device", "sim:sm_90a")
+    check("a model that plans nothing", done.returncode in (3, 4) and (done.returncode == 3 or "unknown key 'stitch'" in done.stderr), done)
+    folder = os.path.join(FOLDER, "asked")
+    asked = subprocess.Popen([STITCH, "run", "--task", TASK, "--model", "relay:" + folder, "--device", "sim:sm_90a"], stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while asked.poll() is None and time.monotonic() < until and not os.path.exists(os.path.join(folder, "0001.request.json")):
+        time.sleep(0.02)
+    asked.send_signal(signal.SIGINT)
+    said = asked.communicate(timeout=60)[1]
+    check("a relay says where", asked.returncode == 3 or asked.returncode == 130 and f"replies are awaited in {folder}: " in said)
 
 
 def admits():
@@ -335,6 +354,7 @@ def main():
     if doctor():
         compiles()
         hostile_names()
+        models()
         admits()
         places()
         repeats()
