@@ -19,6 +19,7 @@ STITCH = os.path.abspath(sys.argv[1])
 FOLDER = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else tempfile.mkdtemp()
 VOID = {"meta", "link", "br", "img", "input", "hr", "base", "area", "col", "embed", "source", "track", "wbr"}
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\"><!-- ' \" ` ${7*7} &lt;\u202eevil\u2028\u00e9"
+HOSTILE_SOURCE = HOSTILE.replace("\u202e", "").replace("\u2028", "")  # with those it is refused
 KERNEL = """// %s
 extern "C" __global__ void k(const float *x, float *y, int n)
 {
@@ -302,7 +303,7 @@ def replies():
         launch = f.read()
 
     def code(factor, more=""):
-        return f"{HOSTILE}\n```cuda\n{KERNEL % (HOSTILE, HOSTILE, factor)}{more}```\n```json\n{launch}\n```\n"
+        return f"{HOSTILE}\n```cuda\n{KERNEL % (HOSTILE_SOURCE, HOSTILE_SOURCE, factor)}{more}```\n```json\n{launch}\n```\n"
 
     return put("replies.jsonl", "".join(json.dumps({"label": label, "number": 1, "reply": {"content": content}}) + "\n" for label, content in (
         ("plan", json.dumps(plan)), ("code:draft", code("3")), ("code:repair_correctness", code("2", "// " + "x" * 3000 + "\n")))))
@@ -316,7 +317,7 @@ def main():
         check("a run writes its report", made.returncode == 0 and os.path.exists(os.path.join(FOLDER, "run.html")), made.stderr.decode())
         text = read("run.html")
         data = check_markup("run", text)
-        check("run: attempts, their code and what was said of them", len(data["attempts"]) == 2 and data["best"] == 1 and HOSTILE in data["attempts"][1]["source"] and
+        check("run: attempts, their code and what was said of them", len(data["attempts"]) == 2 and data["best"] == 1 and HOSTILE_SOURCE in data["attempts"][1]["source"] and
               data["attempts"][0]["feedback"] and data["attempts"][1]["report"]["profile"]["facts"]["kernels"][0]["name"] == "k" and
               data["plans"][0]["strategy"] == HOSTILE and HOSTILE in data["attempts"][0]["notes"], list(data))
         source = (KERNEL % ("caf\xe9 \\x80 </script>", "", "2")).encode("latin-1").replace(b"\\x80", b"\xc3\x28\xf0\x9f")
