@@ -187,7 +187,7 @@ bool stitch__rule_tensor_unused(const stitch__subject *s, stitch__finding *out)
 bool stitch__rule_low_occupancy(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
-    if (!(g->occupancy < (isnan(g->reached) ? OCCUPANCY_POOR : OCCUPANCY_ENOUGH)) || near_limit(s) ||
+    if (!(g->occupancy < (isnan(g->reached) ? OCCUPANCY_POOR : OCCUPANCY_ENOUGH)) || g->reached >= STITCH__BOUND_FROM ||
         g->tensor >= TENSOR_BUSY || (s->k->waves > 0 && s->k->waves < 1))
         return false;
     stitch__say(out->evidence,
