@@ -188,7 +188,7 @@ bool stitch__rule_low_occupancy(const stitch__subject *s, stitch__finding *out)
 {
     const stitch__figures *g = s->g;
     if (!(g->occupancy < (isnan(g->reached) ? OCCUPANCY_POOR : OCCUPANCY_ENOUGH)) || g->reached >= STITCH__BOUND_FROM ||
-        g->tensor >= TENSOR_BUSY || (s->k->waves > 0 && s->k->waves < 1))
+        g->tensor >= TENSOR_BUSY * g->active || (s->k->waves > 0 && s->k->waves < 1))
         return false;
     stitch__say(out->evidence,
                 "%.0f %% of the warps that fit%s%.40s: block of %.0f threads, %" PRIu32 " registers, %" PRIu64
@@ -197,6 +197,9 @@ bool stitch__rule_low_occupancy(const stitch__subject *s, stitch__finding *out)
                 s->k->registers, (uint64_t)s->k->static_shared + s->k->dynamic_shared);
     if (strcmp(s->k->limiter, "registers") == 0 && s->k->local)
         stitch__say(out->action, "Registers limit it, and not all values fit into them: fewer values alive at once.");
+    else if (g->tensor_inst > 0) /* large tiles in registers and shared memory are what tensor cores need */
+        stitch__say(out->action, "With tensor cores: more stages of tiles on their way (cp.async, TMA), rather than "
+                                 "smaller tiles.");
     else
         stitch__say(out->action, "%s", stitch__limiter_hint(s->k->limiter));
     out->part = fmin(1 - stitch__or(g->reached, 0), 1 - g->occupancy / OCCUPANCY_ENOUGH);

@@ -15,7 +15,6 @@
 #define MOVES_FROM    0.05
 /* A launch costs the host 2 to 5 us: with longer kernels it is hidden. */
 #define HIDES_LAUNCH_US 10.0
-#define SMALL_US        5.0
 #define SEVERAL         4 /* launches: fewer are no chain */
 
 /* ---- steps ---- */
@@ -91,7 +90,7 @@ bool stitch__rule_many_small_kernels(const stitch__subject *s, stitch__finding *
 {
     const stitch__run_figures *r = s->run;
     double cost = r->launch_us + ((double)s->f->launches - 1) * fmin(STITCH__EMPTY_KERNEL_US, r->kernel_us);
-    if (s->f->launches < SEVERAL || !(r->kernel_us <= SMALL_US) || !(cost >= LAUNCHES_FROM * run_time(s)))
+    if (s->f->launches < SEVERAL || !(r->kernel_us < HIDES_LAUNCH_US) || !(cost >= LAUNCHES_FROM * run_time(s)))
         return false;
     stitch__say(out->evidence, "%" PRIu64 " kernels of %.1f us each%s; of %s, starting and ending them takes about %s",
                 s->f->launches, r->kernel_us, s->f->graph ? ", although in a graph" : "", stitch__time(r->time_us).s,

@@ -723,15 +723,15 @@ TEST(few_counters_are_not_taken_for_zeros)
 /* Figures beside the deciding one that keep a rule silent, or make it speak after all. */
 TEST(rules_by_their_other_conditions)
 {
-    enum { CASES = 15 };
+    enum { CASES = 16 };
     static const struct {
         const char *rule;
         bool said;
-    } want[CASES] = {{"low_occupancy", false},      {"low_occupancy", true},   {"uncoalesced", true},
-                     {"divergence", false},         {"l2_thrash", false},      {"l2_thrash", true},
-                     {"l2_thrash", false},          {"conversions", false},    {"launch_bound", false},
-                     {"launch_bound", false},       {"tail_effect", false},    {"barrier_stalls", false},
-                     {"many_small_kernels", false}, {"bank_conflicts", false}, {"low_occupancy", false}};
+    } want[CASES] = {
+        {"low_occupancy", false},      {"low_occupancy", true},   {"uncoalesced", true},    {"divergence", false},
+        {"l2_thrash", false},          {"l2_thrash", true},       {"l2_thrash", false},     {"conversions", false},
+        {"launch_bound", false},       {"launch_bound", false},   {"tail_effect", false},   {"barrier_stalls", false},
+        {"many_small_kernels", false}, {"bank_conflicts", false}, {"low_occupancy", false}, {"low_occupancy", false}};
     for (int i = 0; i < CASES; i++) {
         stitch__facts *f = h200(NULL);
         stitch__advices a;
@@ -771,6 +771,10 @@ TEST(rules_by_their_other_conditions)
         } else if (i == 14) { /* a product with large tiles in registers: that is why it is as fast as it is */
             low_occupancy(f, true);
             METRIC(&f->kernels[0], FMA_SHARE) = 72;
+        } else if (i == 15) { /* tensor cores are busy wherever there is a block */
+            low_occupancy(f, true);
+            METRIC(&f->kernels[0], TENSOR_ACTIVE) = 45;
+            METRIC(&f->kernels[0], SM_ACTIVE) = 82;
         } else { /* shared memory has next to nothing to do */
             bank_conflicts(f, true);
             METRIC(&f->kernels[0], L1_SHARE) = 5;
@@ -1039,6 +1043,19 @@ TEST(registers_cannot_be_more_and_fewer)
     }
 }
 
+TEST(few_warps_with_tensor_cores)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    low_occupancy(f, true);
+    METRIC(&f->kernels[0], TENSOR_ACTIVE) = 30;
+    METRIC(&f->kernels[0], TENSOR_INST) = 1e7;
+    advise(f, &a);
+    CHECK_HAS(advice_of(&a, "low_occupancy")->action, "more stages of tiles");
+    CHECK(!strstr(advice_of(&a, "low_occupancy")->action, "__launch_bounds__"));
+    release(f, &a);
+}
+
 /* The default counters do not know how wide accesses are. */
 TEST(near_the_limit_of_memory_by_default_counters)
 {
@@ -1191,6 +1208,25 @@ TEST(steps_of_others_are_not_fused)
     release(f, &a);
 }
 
+/* The steps of a recurrent layer: 6 us each, in a graph; with what is between them a third of the time is no work. */
+TEST(steps_of_a_recurrent_layer)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    many_launches(f, 500, 6, 600);
+    f->graph = true;
+    advise(f, &a);
+    CHECK(advice_of(&a, "many_small_kernels") != NULL);
+    CHECK_HAS(advice_of(&a, "many_small_kernels")->evidence, "500 kernels of 6.0 us each, although in a graph");
+    stitch__advices_free(&a);
+    f->idle_us = 0; /* one after the other without a gap: a fifth */
+    f->kernels[0].time_us = 9;
+    f->busy_us = f->wall_us = 4500;
+    advise(f, &a);
+    CHECK(!advice_of(&a, "many_small_kernels"));
+    release(f, &a);
+}
+
 TEST(steps_in_circles_end)
 {
     stitch__facts *f = chain(6);
@@ -1244,9 +1280,9 @@ TEST_MAIN(RUN(each_rule_has_a_pair), RUN(rules_hold_and_do_not_hold), RUN(rules_
           RUN(rules_by_their_other_conditions), RUN(pipes_of_multiprocessors_without_a_block),
           RUN(blocks_of_one_thread), RUN(functions_are_not_taken_for_products), RUN(gains_end_at_the_limits),
           RUN(arithmetic_is_what_a_kernel_is_for), RUN(tiles_that_are_there), RUN(why_few_warps_are_at_work),
-          RUN(an_action_without_a_reason), RUN(short_kernels_have_little_to_gain),
+          RUN(an_action_without_a_reason), RUN(short_kernels_have_little_to_gain), RUN(few_warps_with_tensor_cores),
           RUN(registers_cannot_be_more_and_fewer), RUN(near_the_limit_of_memory_by_default_counters),
           RUN(atomic_operations_are_told_by_their_text), RUN(counts_are_short),
           RUN(sums_of_products_are_told_by_their_text), RUN(chains_of_steps_are_one_advice),
-          RUN(steps_of_others_are_not_fused), RUN(steps_in_circles_end), RUN(copying_steps_are_said_without_times),
-          RUN(idle_time_of_the_trace_is_not_that_of_the_run))
+          RUN(steps_of_others_are_not_fused), RUN(steps_of_a_recurrent_layer), RUN(steps_in_circles_end),
+          RUN(copying_steps_are_said_without_times), RUN(idle_time_of_the_trace_is_not_that_of_the_run))
