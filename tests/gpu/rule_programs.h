@@ -108,7 +108,7 @@ typedef struct launch {
 
 /* X(rule, whether the simulator's counters are enough for it, a launch that has the problem, one that has not) */
 #define LAUNCHES(X)                                                                                                    \
-    X(small_grid, false, L(waits, 0.25, 256, 64), L(waits, 8, 256, 64))                                                \
+    X(small_grid, false, L(floats, 0.25, 256, 320), L(waits, 8, 256, 64))                                              \
     X(uncoalesced, true, L(apart, 4, 128, 64), L(abreast, 4, 128, 64))                                                 \
     X(barrier_stalls, false, L(meets, 2, 1024, 200), L(meets_once, 2, 1024, 60))                                       \
     X(fp64_bound, false, L(doubles, 8, 256, 40), L(floats, 8, 256, 80))                                                \
