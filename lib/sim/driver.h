@@ -173,6 +173,7 @@ struct stitch__drv_context {
     CUresult sticky;
     stitch__sim_memory *mem;
     uint64_t backing_bytes;    /* of cuMemCreate */
+    uint64_t memory;           /* bytes that can be allocated: the device's, or what the host can spare */
     stitch__drv_stream legacy; /* stream 0; not in the table, lives and dies with the context */
     size_t limits[STITCH__DRV_LIMITS];
     stitch__sim_options options;
@@ -182,6 +183,8 @@ struct stitch__drv_context {
 };
 
 const stitch__drv_chip *stitch__drv_context_chip(const stitch__drv_context *ctx);
+/* Of `memory`, what is not allocated. */
+uint64_t stitch__drv_memory_left(const stitch__drv_context *ctx);
 
 /* The calling thread's context, counted and locked, ready for work. The
  * error otherwise: not initialised, no context, destroyed, failed. */

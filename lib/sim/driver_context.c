@@ -2,6 +2,9 @@
  *
  * Simulated driver: contexts, the primary context of a device, and the stack of current contexts of a thread.
  */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "sim/driver.h"
 
 /* Device addresses of a context. Far from where programs and their heaps lie on 64-bit systems, so that an address says
@@ -37,6 +40,20 @@ static void default_state(stitch__drv_context *ctx)
     ctx->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
 }
 
+/* Half of the memory that this process may have: who fills more than that for a program takes the host's. */
+static uint64_t host_memory(void)
+{
+    uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    FILE *f = fopen("/sys/fs/cgroup/memory.max", "re"); /* of a container; "max" is no number */
+    unsigned long long most;
+
+    if (f && fscanf(f, "%llu", &most) == 1 && most < bytes)
+        bytes = most;
+    if (f)
+        fclose(f);
+    return bytes / 2;
+}
+
 static CUresult context_make(stitch__drv_context **out, int device, unsigned flags, bool primary)
 {
     *out = NULL;
@@ -51,6 +68,9 @@ static CUresult context_make(stitch__drv_context **out, int device, unsigned fla
     ctx->legacy.obj.ctx = ctx;
     ctx->legacy.id = stitch__drv_next_id();
     default_state(ctx);
+    ctx->memory = host_memory();
+    if (ctx->memory > stitch__drv_context_chip(ctx)->memory)
+        ctx->memory = stitch__drv_context_chip(ctx)->memory;
     ctx->slot = stitch__drv_slot_take();
     uint64_t base = STITCH__SIM_GLOBAL_BASE + (uint64_t)ctx->slot * SLOT_BYTES;
     if (ctx->slot < 0 || stitch__sim_memory_new_range(&ctx->mem, base, base + SLOT_BYTES, NULL)) {

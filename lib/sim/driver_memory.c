@@ -11,11 +11,10 @@
 
 /* ---- device memory ----------------------------------------------------------------------------------------------- */
 
-static uint64_t bytes_left(const stitch__drv_context *ctx)
+uint64_t stitch__drv_memory_left(const stitch__drv_context *ctx)
 {
     uint64_t used = stitch__sim_memory_used(ctx->mem) + ctx->backing_bytes;
-    uint64_t total = stitch__drv_context_chip(ctx)->memory;
-    return used < total ? total - used : 0;
+    return used < ctx->memory ? ctx->memory - used : 0;
 }
 
 static CUresult alloc_locked(stitch__drv_context *ctx, CUdeviceptr *dptr, size_t size)
@@ -23,7 +22,7 @@ static CUresult alloc_locked(stitch__drv_context *ctx, CUdeviceptr *dptr, size_t
     stitch__sim_alloc *a;
     if (size == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (size > bytes_left(ctx) || stitch__sim_memory_alloc(ctx->mem, size, 0, "", &a, NULL))
+    if (size > stitch__drv_memory_left(ctx) || stitch__sim_memory_alloc(ctx->mem, size, 0, "", &a, NULL))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *dptr = a->base;
     return CUDA_SUCCESS;
@@ -100,7 +99,7 @@ CUresult CUDAAPI SIM(cuMemGetInfo_v2)(size_t *free_bytes, size_t *total)
     if (r)
         return r;
     if (free_bytes)
-        *free_bytes = (size_t)bytes_left(ctx);
+        *free_bytes = (size_t)stitch__drv_memory_left(ctx);
     if (total)
         *total = (size_t)stitch__drv_context_chip(ctx)->memory;
     stitch__drv_leave(ctx);

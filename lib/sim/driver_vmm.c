@@ -132,9 +132,7 @@ CUresult CUDAAPI SIM(cuMemCreate)(CUmemGenericAllocationHandle *handle, size_t s
     if (r)
         return r;
     r = check_prop(prop, ctx->device);
-    uint64_t total = stitch__drv_context_chip(ctx)->memory;
-    uint64_t used = stitch__sim_memory_used(ctx->mem) + ctx->backing_bytes;
-    if (!r && (used > total || size > total - used))
+    if (!r && size > stitch__drv_memory_left(ctx))
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (!r) {
         physical *p = stitch__drv_new(sizeof(*p), STITCH__DRV_BACKING, ctx, destroy_physical);

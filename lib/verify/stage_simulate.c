@@ -260,7 +260,8 @@ static int judge_findings(simulation *s, int code, stitch_error **why, stitch_er
                                (int)(line < 1000 ? line : 1000), text);
     }
     stitch_free(text);
-    if (!rc && s->own && code == STITCH_E_UNSUPPORTED) { /* the GPU can what the simulator cannot */
+    /* The GPU can what the simulator cannot, and may have the memory. */
+    if (!rc && s->own && (code == STITCH_E_UNSUPPORTED || code == STITCH_E_NOMEM)) {
         stitch__zero_free(v->report->findings);
         rc = stitch__stage_end(v, STITCH_STAGE_SIMULATE, STITCH_STAGE_SKIPPED, stitch_error_message(*why), err);
         stitch_error_free(*why);

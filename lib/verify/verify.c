@@ -72,9 +72,9 @@ int stitch__stage_judge(stitch__verify *v, int stage, int rc, stitch_error **why
         stitch__err_hand_on(err, why);
         return rc;
     }
-    /* Out of memory while checking or compiling is the host's; while loading and preparing it is what the program asks
-     * for. */
-    if (!stitch__is_candidates(rc) || (rc == STITCH_E_NOMEM && stage < STITCH_STAGE_LOAD)) {
+    /* Out of memory while checking or compiling is the host's; while simulating, loading and preparing it is what the
+     * program asks for. */
+    if (!stitch__is_candidates(rc) || (rc == STITCH_E_NOMEM && stage < STITCH_STAGE_SIMULATE)) {
         stitch__err_hand_on(err, why);
         return rc;
     }

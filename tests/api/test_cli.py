@@ -193,6 +193,31 @@ def models():
     check("a relay says where", asked.returncode == 3 or asked.returncode == 130 and f"replies are awaited in {folder}: " in said)
 
 
+def asks_for_too_much():
+    """Memory that a simulated device does not have is the program's failure, and takes none of the host's."""
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
+    if have // 2 > 60_000_000_000:
+        tests.append(True)
+        print(f"ok {len(tests)} - a program that asks for too much memory # SKIP it may have as much as a program may ask for")
+        return
+    put("much.cu", 'extern "C" __global__ void k(const float *x, float *y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }\n')
+    step = {"kernel": "k", "grid": [1], "block": ["N"], "args": ["x", "y"]}
+    plan = put("much.json", json.dumps({"stitch": 1, "run": [step]}))
+    task = put("much.task.json", json.dumps({
+        "stitch_task": 1, "name": "a", "dims": {"N": 32}, "inputs": [{"name": "x", "dtype": "f32", "shape": ["N"]}],
+        "outputs": [{"name": "y", "dtype": "f32", "shape": ["N"]}], "reference": {"program": {"source": "much.cu", "plan": "much.json"}}}))
+    put("much.json", json.dumps({"stitch": 1, "buffers": {"h": {"dtype": "u8", "shape": [have // 2 + 1]}},
+                                 "run": [{"fill": {"buffer": "h", "value": 1}}, step]}))
+    done = run("verify", "--task", task, "--source", os.path.join(FOLDER, "much.cu"), "--plan", plan, "--device", "sim:sm_90a", "--json")
+    if done.returncode == 3:
+        tests.append(True)
+        print(f"ok {len(tests)} - a program that asks for too much memory # SKIP no simulator")
+        return
+    found = json.loads(done.stdout)["summary"]
+    check("a program that asks for too much memory", done.returncode == 1 and found["failed_stage"] == "simulate" and
+          found["status"] == "STITCH_E_NOMEM", done)
+
+
 def admits():
     """One honest task and one that zeros pass: exit codes, text, JSON."""
     put("a.cu", 'extern "C" __global__ void k(const float *x, float *y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }\n')
@@ -355,6 +380,7 @@ def main():
         compiles()
         hostile_names()
         models()
+        asks_for_too_much()
         admits()
         places()
         repeats()

@@ -2,6 +2,8 @@
  *
  * The simulated driver through its function table: devices, contexts, memory, streams, modules, launches, threads.
  */
+#include <unistd.h>
+
 #include "driver_test.h"
 
 TEST(not_initialised)
@@ -186,6 +188,9 @@ TEST(memory)
     CU(cu.cuMemGetAddressRange_v2(&base, &size, p + 1000), CUDA_ERROR_NOT_FOUND);
     CU(cu.cuMemAlloc_v2(&q, 0), CUDA_ERROR_INVALID_VALUE);
     CU(cu.cuMemAlloc_v2(&q, total), CUDA_ERROR_OUT_OF_MEMORY);
+    /* A program must not take all that the host has. */
+    CHECK(before <= (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 2);
+    CU(cu.cuMemAlloc_v2(&q, after + 1), CUDA_ERROR_OUT_OF_MEMORY);
     CU(cu.cuMemAlloc_v2(NULL, 4), CUDA_ERROR_INVALID_VALUE);
     uint8_t data[1000], back[1000];
     for (int i = 0; i < 1000; i++)
