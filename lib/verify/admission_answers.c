@@ -29,7 +29,7 @@ static int kernels_get(stitch__device *dev, const stitch__scope *scope, const st
 static int launch(stitch__admit *s, int kernel, uint64_t threads, void **args, const char *what, stitch_error **err)
 {
     const stitch__kernels *kernels;
-    int rc = kernels_get(s->dev, NULL, &kernels, err);
+    int rc = kernels_get(s->dev, &s->scope, &kernels, err);
     if (rc)
         return rc;
     return stitch__cu_checkf(s->dev,

@@ -56,6 +56,8 @@ static int open_subject(subject *s, stitch_error **err)
     if (!rc && what->kind == STITCH__COMPUTE_TENSORS)
         rc = stitch__err(s->ctx, err, STITCH_E_UNSUPPORTED,
                          "the task has neither a baseline nor a reference that runs: there is nothing to profile");
+    if (!rc) /* who fills tensors does not look at the clock */
+        rc = stitch__generate_warm(dev, s->scope, err);
     if (!rc)
         rc = stitch__oracle_open(s->task, what, dev, NULL, 0, &s->oracle, err);
     if (rc)

@@ -218,4 +218,67 @@ TEST(two_threads)
     CHECK_INT(system(command), 0);
 }
 
-TEST_MAIN(RUN(verdicts), RUN(there_is_none), RUN(no_way_back), RUN(a_reference_that_takes_long), RUN(two_threads))
+static int no_reference(stitch_stream stream, const stitch_bound_tensor *tensors, size_t count, void *userdata)
+{
+    double y[32] = {0};
+    (void)userdata;
+    return count == 1 ? stitch_bound_tensor_write(ctx, stream, tensors, y, tensors->info.bytes, NULL) : -1;
+}
+
+/* A verification, of a program that is in the cache, or an admission, where nothing else is in it. */
+static int with_deadline(bool admits, int64_t timeout_ms, char *why, size_t size)
+{
+    static const char *const shape[] = {"N"};
+    stitch_compile_options co = STITCH_COMPILE_OPTIONS_INIT;
+    stitch_verify_options vo = STITCH_VERIFY_OPTIONS_INIT;
+    stitch_admit_options ao = STITCH_ADMIT_OPTIONS_INIT;
+    stitch_admission *a = NULL;
+    stitch_program *p = NULL;
+    stitch_report *r = NULL;
+    stitch_error *e = NULL;
+    stitch_task *t = NULL;
+    char before[sizeof(cache)], command[100];
+
+    memcpy(before, cache, sizeof(cache));
+    snprintf(cache, sizeof(cache), "/tmp/stitch-compiler-test-XXXXXX");
+    set_up_with("sim:sm_90", true);
+    CHECK_OK(stitch_task_new(ctx, "t", &t, &err));
+    CHECK_OK(stitch_task_set_dim(t, "N", 32, &err));
+    CHECK_OK(stitch_task_add_tensor(t, STITCH_TENSOR_OUTPUT, "y", STITCH_DTYPE_F32, 1, shape, NULL, &err));
+    CHECK_OK(stitch_task_set_reference_fn(t, no_reference, NULL, STITCH_DTYPE_F64, &err));
+    CHECK_OK(stitch_program_parse(ctx, GOOD, plan, NULL, &p, &err));
+    CHECK_OK(stitch_program_validate(p, stitch_task_interface(t), NULL, &err));
+    CHECK_OK(stitch_program_compile(p, &co, NULL, &err));
+    vo.timeout_ms = ao.timeout_ms = timeout_ms;
+    vo.where = STITCH_VERIFY_HERE;
+    int rc = admits ? stitch_task_admit(ctx, t, &ao, &a, &e) : stitch_verify_program(ctx, t, p, &vo, &r, &e);
+    snprintf(why, size, "%s", stitch_error_message(e));
+    stitch_error_free(e);
+    stitch_admission_free(a);
+    stitch_report_free(r);
+    stitch_program_free(p);
+    stitch_task_free(t);
+    tear_down();
+    snprintf(command, sizeof(command), "rm -rf %s", cache);
+    memcpy(cache, before, sizeof(cache));
+    CHECK_INT(system(command), 0);
+    return rc;
+}
+
+/* The clock is looked at while they are compiled, too: some deadline ends in there. */
+TEST(the_kernels_of_the_library)
+{
+    need_compiler();
+    for (int admits = 0; admits < 2; admits++) {
+        char why[600] = "";
+        int rc = STITCH_E_TIMEOUT;
+        for (int64_t ms = 8; rc == STITCH_E_TIMEOUT && !strstr(why, "the library's own kernel"); ms += ms / 4) {
+            rc = with_deadline(admits, ms, why, sizeof(why));
+            printf("# %lld ms: %s: %s\n", (long long)ms, stitch_status_name(rc), why);
+        }
+        CHECK_INT(rc, STITCH_E_TIMEOUT);
+    }
+}
+
+TEST_MAIN(RUN(verdicts), RUN(there_is_none), RUN(no_way_back), RUN(a_reference_that_takes_long),
+          RUN(the_kernels_of_the_library), RUN(two_threads))
