@@ -412,6 +412,28 @@ def test_fixed_contents_and_options():
             assert task.baselines == [("eager", stitch.Precision.F16)]
 
 
+def test_options_of_tensors_that_are_not_there():
+    with sim.context() as ctx:
+        for options in ({"dists": {"z": "normal"}}, {"shapes": {"z": [16, 16]}}):
+            with tap.raises(stitch.InvalidError, "names 'z'", "x"):
+                bridge.task(Bad(lambda x: x * 2), torch.randn(16, 16), ctx=ctx, **options)
+
+
+def test_inference_mode():
+    """Tensors of it have no version."""
+    plan = {"stitch": 1, "run": [{"kernel": "scale", "grid": ["B"], "block": [1], "args": ["x", "y", {"i32": "B"}]}]}
+    with torch.inference_mode():
+        made, module = torch.randn(8), Bad(lambda x: x * 2 + 1)
+    for within in (False, True):
+        with torch.inference_mode(within), sim.context() as ctx:
+            for x in (made, torch.randn(8)):
+                with bridge.task(module, x, ctx=ctx) as task:
+                    program = stitch.Program.parse(ctx, sim.SOURCE, plan)
+                    assert task.notes == [] and stitch.verify(ctx, task, program, last_stage="correct").correct, task.notes
+            with bridge.task(Bad(lambda x: x.relu_() + 1), made, ctx=ctx) as task:
+                assert task.spec.written == (0,)
+
+
 def test_batches_of_other_kinds():
     for function, shape, text in [
         (lambda x: x.reshape(-1), (6, 4), ("4*B",)),

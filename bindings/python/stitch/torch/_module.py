@@ -152,6 +152,7 @@ class Subject:
         args, kwargs = _tree.build(self.tree, given)
         known = [*given, *_run.weights(runner.module).values(), *_run.attributes(runner.module).values()]
         watch = _run.Watch(source, known, foreign, double, fill)
+        versions = [_run.version_of(one) for one in given]
         out: List[Tuple[str, torch.Tensor]] = []
         try:
             made = runner.run(args, kwargs, watch)
@@ -165,8 +166,8 @@ class Subject:
                 raise out_of_memory(self.device, e) from e
             raise InvalidError(f"forward raised {type(e).__name__}: {e}") from e
         self.names = [name for name, _ in out]
-        for i, (one, leaf) in enumerate(zip(given, leaves)):
-            if one._version or not torch.equal(one, leaf) and not bool((one != one).any()):
+        for i, (one, leaf, version) in enumerate(zip(given, leaves, versions)):
+            if _run.version_of(one) != version or not torch.equal(one, leaf) and not bool((one != one).any()):
                 self.written.add(i)
         return [tensor.detach().clone() for _, tensor in out], watch, results
 

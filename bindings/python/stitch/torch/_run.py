@@ -378,7 +378,7 @@ def _put_back(now: Any, kept: Any, ordered: bool = True) -> List[Any]:
     return [""]
 
 
-def _version(tensor: torch.Tensor) -> int:
+def version_of(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
@@ -404,7 +404,7 @@ class Runner:
                     table = one is value and name in _TABLES
                     self._contents.append((prefix if table else prefix + name, table, one, copies.copy(one)))
         self._parameters = dict(module.named_parameters())
-        self._versions = {name: _version(parameter) for name, parameter in self._parameters.items()}
+        self._versions = {name: version_of(parameter) for name, parameter in self._parameters.items()}
         self._guarded: Dict[str, torch.Tensor] = {}
         with torch.no_grad():
             # Parameters in lists (recurrent layers have one) are looked at as parameters, and never written.
@@ -446,11 +446,11 @@ class Runner:
     def _restore_parameters(self) -> None:
         for name, parameter in self._parameters.items():
             kept = self._guarded.get(name)
-            if _version(parameter) != self._versions[name] or kept is not None and not same_values(parameter, kept):
+            if version_of(parameter) != self._versions[name] or kept is not None and not same_values(parameter, kept):
                 self.written.add(name)
                 if kept is not None:
                     parameter.copy_(kept)
-                self._versions[name] = _version(parameter)
+                self._versions[name] = version_of(parameter)
 
     def check(self) -> None:
         """UnsupportedError if a run changed parameters: another one would give something else."""

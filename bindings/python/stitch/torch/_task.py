@@ -325,6 +325,9 @@ def _fill(
     for label in subject.labels:
         names.append(clean(label, taken))
         taken[names[-1]] = True
+    odd = sorted(set(dists) - set(names))
+    if odd:
+        raise InvalidError(f"dists names '{odd[0]}', which is no input; there are {', '.join(names) or 'none'}")
     fitted = {}
     for i, (label, leaf) in enumerate(zip(names, subject.leaves)):
         fitted[label] = dists[label] if label in dists else _data.fit(leaf)
