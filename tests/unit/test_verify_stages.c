@@ -88,10 +88,19 @@ static void run_keeper(void **params)
     }
 }
 
+static int baseline_calls, baseline_fault_at; /* 0: never */
+
+static void run_faulting_baseline(void **params)
+{
+    run_baseline(params);
+    if (++baseline_calls == baseline_fault_at)
+        fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 static fake_kernel kernels[] = {
     VERIFY_KERNELS,
     {"oracle", 4, NULL, run_oracle, 100, 0},
-    {"baseline", 4, NULL, run_baseline, 40, 0},
+    {"baseline", 4, NULL, run_faulting_baseline, 40, 0},
     {"candidate", 4, NULL, run_candidate, 10, 0},
     {"setup", 2, NULL, run_setup, 10, 0},
     {"keeper", 5, NULL, run_keeper, 10, 0},
@@ -540,6 +549,38 @@ TEST(failures_that_are_not_the_candidates)
     stitch_program_free(p);
 }
 
+/* In this process its fault is this process's: the context is lost, and no program is to blame for that. */
+TEST(a_fault_of_a_baseline)
+{
+    stitch_verify_options o = few();
+    int all;
+
+    need_context();
+    baseline_calls = baseline_fault_at = 0;
+    CHECK_INT(verify(o).failed_stage, STITCH_STAGE_NONE);
+    all = baseline_calls;
+    CHECK(all > 12);
+    for (int n = 1; n <= all; n += n < all - 13 ? 3 : 1) { /* the last are its timed runs, after one to warm up */
+        need_context();
+        baseline_calls = 0;
+        baseline_fault_at = n;
+        stitch_report *r = NULL;
+        stitch_task *t = task_with_baseline(ctx);
+        stitch_program *p = candidate(ctx);
+        int rc = stitch_verify_program(ctx, t, p, &o, &r, &err);
+        if (rc != STITCH_E_FAULT || r)
+            FAIL("call %d of %d: %s, %s", n, all, stitch_status_name(rc), r ? stitch_report_text(r) : "");
+        stitch_error_free(err);
+        err = NULL;
+        stitch_program_free(p);
+        stitch_task_free(t);
+        fake.fault = CUDA_SUCCESS;
+        stitch_context_free(ctx); /* it knows of the fault */
+        ctx = NULL;
+    }
+    baseline_fault_at = 0;
+}
+
 static struct {
     int calls, computed;
 } parts;
@@ -955,8 +996,8 @@ TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(says_how_to
           RUN(wrong_when_timed), RUN(counts_where_it_may_only_read), RUN(not_the_same_bits),
           RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little),
           RUN(hangs_for_good), RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates),
-          RUN(a_baseline_in_parts), RUN(options_out_of_range), RUN(stops_where_asked), RUN(time_budget),
-          RUN(slow_in_warm_up), RUN(faster_than_the_device_can_be), RUN(results_at_the_reduced_dims),
+          RUN(a_fault_of_a_baseline), RUN(a_baseline_in_parts), RUN(options_out_of_range), RUN(stops_where_asked),
+          RUN(time_budget), RUN(slow_in_warm_up), RUN(faster_than_the_device_can_be), RUN(results_at_the_reduced_dims),
           RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims),
           RUN(no_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory),
           RUN(host_memory_runs_out_while_simulating), RUN(host_memory_runs_out_after_timing),

@@ -20,16 +20,16 @@ static int which_step(float x, float s)
         n = 0;
     else if (s == last)
         n++;
-    last = x;
+    last = s + x;
     return n;
 }
 
-/* y = x + 2 s, and x is the next s. */
+/* y = x + 2 s, and x is added to s, which remembers all steps. */
 static void step(const float *x, float *s, double *y)
 {
     for (int i = 0; i < N; i++) {
         y[i] = x[i] + 2.0 * s[i];
-        s[i] = x[i];
+        s[i] += x[i];
     }
 }
 
@@ -60,7 +60,7 @@ static fake_kernel kernels[] = {
 
 #define STEP(name, out)                                                                                                \
     "extern \"C\" __global__ void " name "(const float *x, float *s, " out " *y, int n) "                              \
-    "{ int i = threadIdx.x; if (i < n) { y[i] = x[i] + 2 * s[i]; s[i] = x[i]; } }"
+    "{ int i = threadIdx.x; if (i < n) { y[i] = x[i] + 2 * s[i]; s[i] += x[i]; } }"
 #define STEP_PLAN(name)                                                                                                \
     "{\"stitch\":1,\"run\":[{\"kernel\":\"" name                                                                       \
     "\",\"grid\":[1],\"block\":[64],\"args\":[\"x\",\"s\",\"y\",{\"i32\":\"N\"}]}]}"
@@ -97,6 +97,9 @@ TEST(not_the_step_from_zeros)
     CHECK_NEAR(got.s.median_us, 10, 1e-3);
     CHECK_NEAR(got.s.baseline_us, 100, 1e-3);
     CHECK_INT(json_integer_value(json_object_get(candidate_time(), "checked_runs_passed")), TIMED);
+    const json_t *baseline = json_array_get(json_object_get(json_object_get(got.json, "time"), "baselines"), 0);
+    CHECK_INT(json_integer_value(json_object_get(baseline, "checked_runs")), 3);        /* each tenth, and the last */
+    CHECK_INT(json_integer_value(json_object_get(baseline, "checked_runs_passed")), 3); /* of the same step */
     for (int i = 0; i < STEPS * TIMED; i++)
         CHECK((seen[calls - STEPS * (AFTER + TIMED) + i] != 0) == (i % STEPS != 0));
     /* Nor one on the inputs of the step before, where a state could keep what was made of them. */

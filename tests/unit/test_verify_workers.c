@@ -444,6 +444,9 @@ TEST(both_in_workers)
     CHECK_NEAR(got.s.median_us, 10, 1e-3);
     CHECK_NEAR(got.s.baseline_us, 40, 1e-3);
     CHECK_INT(json_integer_value(json_object_get(candidate_time(), "checked_runs_passed")), 40);
+    const json_t *main = json_array_get(json_object_get(json_object_get(got.json, "time"), "baselines"), 0);
+    CHECK_INT(json_integer_value(json_object_get(main, "checked_runs")), 5); /* each tenth, and the last */
+    CHECK_INT(json_integer_value(json_object_get(main, "checked_runs_passed")), 5);
     CHECK(!strstr(got.text, "could not be measured"));
     CHECK_STR(control_note(), "");
     CHECK_INT(on_zeros, 0);
