@@ -169,6 +169,7 @@ static void expect(const char *mode, const char *step, int rc, int code, const c
     if (strcmp(o.step, step) != 0 || o.rc != rc || o.code != code || !strstr(o.message, message))
         FAIL("%s: at %s status %d, code %d, \"%s\"; expected at %s status %d, code %d, \"%s\"", mode, o.step, o.rc,
              o.code, o.message, step, rc, code, message);
+    CHECK(code != STITCH_E_FAULT || o.lost);
     CHECK(o.ms < SOON_MS / 2);
 }
 
@@ -645,6 +646,49 @@ TEST(one_program_after_another)
             c.ops->close(c.self);
     }
     CHECK_OK(stitch__worker_ping(w, &scope, &err));
+    int pid = stitch__worker_pid(w);
+    stitch__worker_release(w, true);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+    CHECK_INT(stitch__worker_pid(w), pid);
+    stitch__worker_release(w, true);
+    tear_down();
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "CLOSE:memory", 1), 0); /* not one that could not forget it */
+    set_up();
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+    pid = stitch__worker_pid(w);
+    CHECK_OK(stitch__worker_open(w, &scope, task, program, &c, &err));
+    c.ops->close(c.self);
+    stitch__worker_release(w, true);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+    CHECK(stitch__worker_pid(w) != pid);
+    stitch__worker_release(w, true);
+    tear_down();
+    CHECK(!has_children());
+}
+
+/* Device memory that it shares with its verifier stays for the next program where it is little and its own. */
+TEST(memory_that_is_kept_for_the_next_program)
+{
+    const stitch__buffer small = {.memory = {.ptr = 256, .fd = -1, .mapped_bytes = 2 << 20}},
+                         large = {.memory = {.ptr = 256, .fd = -1, .mapped_bytes = UINT64_C(1) << 40}},
+                         borrowed = {.memory = {.ptr = 256, .fd = -1}, .lender = 1};
+    stitch__worker_options options = {.executable = STITCH_TEST_WORKER};
+    stitch__scope scope = {0};
+    stitch__worker *w = NULL;
+    stitch__candidate c = {0};
+
+    set_up();
+    CHECK_INT(setenv("CUDA_STITCH_TEST_WORKER", "NONE:nothing", 1), 0);
+    CHECK_OK(stitch__worker_acquire(ctx, &scope, &options, &w, &err));
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(stitch__grow(ctx, &w->buffers, &w->buffer_cap, 1, sizeof(*w->buffers)));
+        w->buffers[0] = i == 0 ? small : i == 1 ? borrowed : large;
+        w->buffer_count = 1;
+        CHECK_OK(stitch__worker_open(w, &scope, task, program, &c, &err));
+        CHECK_INT(w->buffer_count, i != 1); /* of whom it was borrowed may have gone by now */
+        c.ops->close(c.self);
+        CHECK_INT(w->buffer_count, i == 0);
+    }
     stitch__worker_release(w, true);
     tear_down();
     CHECK(!has_children());
@@ -842,6 +886,7 @@ TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_se
           RUN(it_loses_its_context), RUN(texts_are_cleaned), RUN(more_replies_than_requests), RUN(deadlines),
           RUN(cancellation), RUN(a_host_that_ignores_its_children), RUN(there_is_none), RUN(it_starts_ahead),
           RUN(it_starts_the_second_time), RUN(no_way_from_a_worker_into_this_process), RUN(a_program_with_operators),
-          RUN(trusted_programs_get_clean_workers), RUN(one_program_after_another), RUN(profilers_serve_once),
-          RUN(one_of_each_role_idles), RUN(signals_of_the_host), RUN(the_seed_stays_here),
-          RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child), RUN(no_memory))
+          RUN(trusted_programs_get_clean_workers), RUN(one_program_after_another),
+          RUN(memory_that_is_kept_for_the_next_program), RUN(profilers_serve_once), RUN(one_of_each_role_idles),
+          RUN(signals_of_the_host), RUN(the_seed_stays_here), RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child),
+          RUN(no_memory))

@@ -8,9 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <stitch/version.h>
+
 #include "check.h"
 #include "descriptors.h"
-#include "worker/protocol.h"
+#include "worker/client.h"
 
 static stitch_error *err;
 
@@ -261,6 +263,7 @@ TEST(requests_out_of_range)
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_FILL_INPUTS, .has_variant = true, .dist = {.kind = -1}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_LOAD, .load = {256}});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_HELLO, .role = STITCH__WORKER_COMPILER + 1});
+    refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_HELLO, .sandbox = STITCH__SANDBOX_FULL + 1});
     refuse_request(&(stitch__request){.op = STITCH__OP_WORKER_OPEN, .task_bytes = UINT64_MAX, .program_bytes = 2});
 }
 
@@ -363,6 +366,30 @@ static void refuse_reply(const stitch__reply *r)
     stitch__buf_free(&b);
 }
 
+/* One run more than a reply has places for. */
+static void refuse_too_many_runs(void)
+{
+    stitch__reply r = {.op = STITCH__OP_WORKER_RUN_BLOCK, .run_count = STITCH__BLOCK}, got;
+    size_t count_at, hashes_at;
+    stitch__buf b, more;
+
+    stitch__buf_init(&b, NULL);
+    stitch__buf_init(&more, NULL);
+    stitch__reply_encode(&r, NULL, &b);
+    CHECK_OK(stitch__reply_decode(r.op, b.data, b.len, &got, &err));
+    hashes_at = b.len - 4;                         /* their count, 0, is what ends it */
+    count_at = hashes_at - 16 * STITCH__BLOCK - 4; /* before two times of each run */
+    stitch__buf_append(&more, b.data, count_at);
+    stitch__put_u32(&more, STITCH__BLOCK + 1);
+    stitch__buf_append(&more, b.data + count_at + 4, hashes_at - count_at - 4);
+    stitch__put_f64(&more, 0);
+    stitch__put_f64(&more, 0);
+    stitch__put_u32(&more, 0);
+    CHECK_ERR(stitch__reply_decode(r.op, more.data, more.len, &got, &err), STITCH_E_FORMAT, "malformed");
+    stitch__buf_free(&b);
+    stitch__buf_free(&more);
+}
+
 TEST(replies_out_of_range)
 {
     static const double times[] = {NAN, INFINITY, -INFINITY, -1e-9};
@@ -373,8 +400,13 @@ TEST(replies_out_of_range)
     }
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.steps = UINT64_MAX}});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.launches = UINT64_MAX}});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.prepare_launches = UINT64_MAX}});
+    refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.workspace_bytes = UINT64_MAX}});
+    refuse_reply(
+        &(stitch__reply){.op = STITCH__OP_WORKER_PREPARE, .prepared = {.library_workspace_bytes = UINT64_MAX}});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_HASH, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN_BLOCK});
+    refuse_too_many_runs();
     refuse_reply(&(stitch__reply){.op = STITCH__OP_WORKER_RUN_BLOCK, .run_count = 1, .took = {{-1, 0}}});
     refuse_reply(&(stitch__reply){
         .op = STITCH__OP_WORKER_RUN_BLOCK, .run_count = 1, .hash_count = STITCH__TASK_MAX_TENSORS + 1});
@@ -637,6 +669,101 @@ TEST(forged_messages)
     refuse_message(STITCH_E_IO, "closed");
 }
 
+/* ---- greeting ---------------------------------------------------------------------------------------------------- */
+
+static CUresult CUDAAPI uuid_of(CUuuid *uuid, CUdevice device)
+{
+    memset(uuid->bytes, 0x5a, sizeof(uuid->bytes));
+    return CUDA_SUCCESS;
+}
+
+/* What a worker says of itself when it has started; `change` is what is not as it should be. */
+static int greet(int change, bool simulated)
+{
+    stitch__driver driver = {.DeviceGetUuid = uuid_of};
+    stitch__device dev = {.drv = &driver, .info = {.arch = "sm_90", .simulated = simulated}};
+    stitch__worker w = {.dev = &dev, .path = (char *)(uintptr_t) "stitch-worker", .share = -1};
+    stitch__reply r = {.op = STITCH__OP_WORKER_HELLO,
+                       .protocol = STITCH__WORKER_PROTOCOL + (change == 1),
+                       .version = change == 2 ? "0.0.0" : stitch_version_string(),
+                       .arch = change == 3 ? "sm_91" : "sm_90",
+                       .sandbox = "all\n"};
+    stitch__scope scope = stitch__scope_make(NULL, NULL, 1000);
+    stitch__buf b;
+    int rc;
+
+    connect_both();
+    asker.sequence = server.sequence = 1;
+    memset(r.uuid, 0x5a, sizeof(r.uuid));
+    r.uuid[15] ^= change == 4;
+    stitch__buf_init(&b, NULL);
+    stitch__reply_encode(&r, NULL, &b);
+    CHECK_OK(stitch__channel_send(&server, NULL, STITCH__OP_WORKER_HELLO, &b, -1, "testing", &err));
+    stitch__buf_free(&b);
+    w.channel = asker;
+    rc = stitch__worker_greeted(&w, &scope, &err);
+    CHECK(w.greeted == (rc == STITCH_OK));
+    asker = w.channel;
+    stitch_free(w.sandbox_text);
+    close_both();
+    return rc;
+}
+
+/* A worker of another build would be misunderstood, one on another device would be timed on that. */
+TEST(a_worker_that_is_another_one)
+{
+    for (int simulated = 0; simulated < 2; simulated++) {
+        CHECK_OK(greet(0, simulated));
+        CHECK_ERR(greet(1, simulated), STITCH_E_UNSUPPORTED, "install both from one build");
+        CHECK_ERR(greet(2, simulated), STITCH_E_UNSUPPORTED, "of version 0.0.0");
+        CHECK_ERR(greet(3, simulated), STITCH_E_IO, "another device");
+    }
+    CHECK_ERR(greet(4, false), STITCH_E_IO, "another device");
+    CHECK_OK(greet(4, true)); /* simulated ones have none that lasts */
+}
+
+static void refuse_request_message(const char *part)
+{
+    stitch__scope scope = stitch__scope_make(NULL, NULL, 50);
+    int op, memory, before = count_descriptors();
+
+    CHECK_ERR(stitch__channel_receive(&server, &scope, &op, &memory, "testing", &err), STITCH_E_FORMAT, part);
+    CHECK(op == STITCH__OP_NONE && memory < 0);
+    CHECK_INT(count_descriptors(), before); /* what came with it is gone */
+    close_both();
+}
+
+/* Neither side takes what is not its turn; the worker waits for a greeting first, which has the key. */
+TEST(requests_that_are_none)
+{
+    static const uint8_t none[STITCH__WORKER_KEY];
+    int fd;
+
+    CHECK_OK(stitch__memory_make(NULL, "test", 10, &fd, &err));
+    connect_both(); /* one that it has had already, or one left out */
+    server.sequence = 1;
+    send_text(&asker, STITCH__OP_WORKER_PING, "", fd);
+    refuse_request_message("message 1 came where 2 was due");
+    connect_both();
+    asker.sequence = 1;
+    send_text(&asker, STITCH__OP_WORKER_PING, "", fd);
+    refuse_request_message("message 2 came where 1 was due");
+    connect_both();
+    asker.key[5] ^= 1;
+    send_text(&asker, STITCH__OP_WORKER_PING, "", fd);
+    refuse_request_message("not signed");
+    connect_both();
+    server.keyed = false;
+    send_text(&asker, STITCH__OP_WORKER_PING, "a ping that is long enough for a key, or even longer", fd);
+    refuse_request_message("the first message is no greeting");
+    connect_both();
+    server.keyed = false;
+    send_text(&asker, STITCH__OP_WORKER_HELLO, "too short for one", fd);
+    refuse_request_message("the first message is no greeting");
+    close(fd);
+    CHECK(memcmp(asker.key, none, sizeof(none)) == 0); /* nor does it stay in memory */
+}
+
 TEST(every_changed_bit_is_noticed)
 {
     uint8_t bytes[STITCH__FRAME_BYTES + 5];
@@ -755,6 +882,7 @@ TEST_MAIN(RUN(hmac_of_rfc_4231), RUN(numbers_and_texts), RUN(texts_from_stranger
           RUN(requests_arrive_as_sent), RUN(requests_out_of_range), RUN(replies_arrive_as_sent),
           RUN(failures_arrive_as_sent), RUN(replies_out_of_range), RUN(tasks_arrive_as_sent),
           RUN(room_for_kept_outputs), RUN(messages_and_descriptors), RUN(descriptors_for_the_verifier_are_dropped),
-          RUN(more_descriptors_than_one), RUN(forged_messages), RUN(every_changed_bit_is_noticed),
+          RUN(more_descriptors_than_one), RUN(forged_messages), RUN(requests_that_are_none),
+          RUN(a_worker_that_is_another_one), RUN(every_changed_bit_is_noticed),
           RUN(sending_to_somebody_who_does_not_read), RUN(memory_files_keep_their_size),
           RUN(environment_has_no_secrets))
