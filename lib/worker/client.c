@@ -124,9 +124,6 @@ static int take_error(stitch__worker *w, const stitch__reply *r, int code, stitc
     stitch__buf_init(&message, w->ctx);
     stitch__buf_init(&details, w->ctx);
     stitch__buf_puts_clean(&message, r->message, strlen(r->message), STITCH__WORKER_MAX_MESSAGE);
-    for (size_t i = 0; i < message.len; i++)
-        if (message.data[i] == '\n')
-            message.data[i] = ' ';
     stitch__buf_puts_clean(&details, r->details, strlen(r->details), STITCH__WORKER_MAX_DETAILS);
     if (message.failed || details.failed)
         code = stitch__err_nomem(w->ctx, err);
