@@ -22,9 +22,11 @@ typedef struct fake_worker {
     stitch__candidate inner; /* the runner at hand; ops NULL: there is none */
     stitch__buffer buffer;
     CUdeviceptr places[STITCH__SETS][TENSORS];
-    float memory[STITCH__SETS][TENSORS][N], kept[STITCH__BLOCK][N];
+    _Alignas(256) float memory[STITCH__SETS][TENSORS][N];
+    float kept[STITCH__BLOCK][N];
     uint32_t room; /* for outputs of so many runs */
     int opened, prepared;
+    bool outside;           /* something is written around its memory, and nobody has looked */
     float last_prepared_on; /* the first input, when prepare was called */
 } fake_worker;
 
@@ -32,13 +34,14 @@ static fake_worker workers[MOST_WORKERS];
 static size_t worker_count;
 
 /* What an operation is about to do. */
-typedef enum event { OTHER, OPEN, FILL, PREPARE, RUN_BLOCK, TIMED_RUN, KEEP, FETCH, INSPECT } event;
+typedef enum event { OTHER, OPEN, FILL, PREPARE, WITHOUT_STEP, RUN_BLOCK, TIMED_RUN, KEEP, FETCH, INSPECT } event;
 
 /* What shall happen. */
 static struct {
     double slower_us[MOST_WORKERS]; /* whatever runs in a worker */
     double least_us[MOST_WORKERS];  /* by the host's clock; 0: it cannot tell */
     bool same_places, gone, writes_outside;
+    bool spoils; /* the candidate without one of its steps: a weight, and what is around its memory */
     struct {
         event event;
         int worker, nth; /* of these events of this worker */
@@ -47,6 +50,9 @@ static struct {
     } fails;
     int seen, seen_before_control; /* of these events */
 } will;
+
+static int without_step;   /* runs without one */
+static int64_t longest_ns; /* that one of them had */
 
 static fake_worker *of(const void *w)
 {
@@ -126,13 +132,26 @@ static int op_hash(void *self, const stitch__scope *scope, uint64_t seed, bool i
     return fails(of(self), OTHER, NULL, NULL, &rc, e) ? rc : c.ops->hash(c.self, scope, seed, inputs, out, e);
 }
 
+/* A program without one of its steps may do anything. */
 static int op_run(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
                   stitch_error **e)
 {
-    stitch__candidate c = of(self)->inner;
+    fake_worker *f = of(self);
     int rc;
 
-    return fails(of(self), OTHER, code, why, &rc, e) ? rc : c.ops->run(c.self, scope, run, code, why, e);
+    if (fails(f, run->skip >= 0 ? WITHOUT_STEP : OTHER, code, why, &rc, e))
+        return rc;
+    rc = f->inner.ops->run(f->inner.self, scope, run, code, why, e);
+    if (run->skip < 0)
+        return rc;
+    without_step++;
+    longest_ns =
+        scope->deadline_ns - stitch__now_ns() > longest_ns ? scope->deadline_ns - stitch__now_ns() : longest_ns;
+    if (will.spoils) {
+        ((float *)(uintptr_t)stitch__runner_set(f->inner.self, 0)[WEIGHT])[5] += 1;
+        f->outside = true;
+    }
+    return rc;
 }
 
 static int op_timed_run(void *self, const stitch__scope *scope, const stitch__run *run, stitch__took *took, int *code,
@@ -202,7 +221,8 @@ static int op_inspect(void *self, const stitch__scope *scope, int *code, stitch_
 
     if (fails(f, INSPECT, code, why, &rc, e))
         return rc;
-    if (will.writes_outside && f->w.role == STITCH__WORKER_BASELINE) {
+    if ((will.writes_outside && f->w.role == STITCH__WORKER_BASELINE) || f->outside) {
+        f->outside = false; /* which looking mends */
         *code = stitch__err(ctx, why, STITCH_E_VALIDATE, "it wrote outside of its buffers");
         return STITCH_OK;
     }
@@ -358,25 +378,68 @@ static void run_candidate(void **params)
     calls++;
 }
 
+/* y = x w, if h is as `bump` left it; h is set back. */
+static void run_counted(void **params)
+{
+    float *y = PTR(2), *h = PTR(3);
+
+    multiply(y, PTR(0), PTR(1));
+    y[3] += h[0] - 1;
+    h[0] -= 1;
+    calls++;
+}
+
+static void run_bump(void **params)
+{
+    ((float *)PTR(0))[0] += 1;
+}
+
+static void run_zeros(void **params)
+{
+    memset(PTR(0), 0, N * sizeof(float));
+}
+
 static fake_kernel kernels[] = {
     VERIFY_KERNELS,
     {"oracle", 4, NULL, run_oracle, 100, 0},
     {"baseline", 4, NULL, run_careful_baseline, 40, 0},
     {"candidate", 4, NULL, run_candidate, 10, 0},
+    {"counted", 5, NULL, run_counted, 10, 0},
+    {"bump", 1, NULL, run_bump, 1, 0},
+    {"zeros", 1, NULL, run_zeros, 1, 0},
 };
 
-enum { BASELINE = STITCH__COUNT(kernels) - 2 };
+enum { BASELINE = STITCH__COUNT(kernels) - 5 };
+
+/* Two steps; what they keep has been prepared. */
+static stitch_program *counted(void)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void zeros(float *h) { h[threadIdx.x] = 0; }\n"
+        "extern \"C\" __global__ void bump(float *h) { h[0] += 1; }\n"
+        "extern \"C\" __global__ void counted(const float *x, const float *w, float *y, float *h, int n) "
+        "{ int i = threadIdx.x; y[i] = x[i] * w[i] + h[0] - 1; h[0] -= 1; }";
+    static const char plan[] =
+        "{\"stitch\":1,\"buffers\":{\"h\":{\"dtype\":\"f32\",\"shape\":[64]}},"
+        "\"prepare\":[{\"kernel\":\"zeros\",\"grid\":[1],\"block\":[64],\"args\":[\"h\"]}],"
+        "\"run\":[{\"kernel\":\"bump\",\"grid\":[1],\"block\":[1],\"args\":[\"h\"]},"
+        "{\"kernel\":\"counted\",\"grid\":[1],\"block\":[64],\"args\":[\"x\",\"w\",\"y\",\"h\",{\"i32\":\"N\"}]}]}";
+
+    return program(ctx, source, plan);
+}
 
 /* ---- fixture ----------------------------------------------------------------------------------------------------- */
 
 static void reset(void)
 {
-    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}, {8, 8, 8, 4}};
+    static const size_t sizes[][12] = {VERIFY_KERNEL_SIZES, {8, 8, 8, 4}, {8, 8, 8, 4}, {8, 8, 8, 4},
+                                       {8, 8, 8, 8, 4},     {8},          {8}};
 
     reset_driver(kernels, sizes, STITCH__COUNT(kernels));
     memset(&will, 0, sizeof(will));
     memset(workers, 0, sizeof(workers));
-    worker_count = on_zeros = 0;
+    worker_count = on_zeros = without_step = 0;
+    longest_ns = 0;
     wrong_after = -1;
     kernels[BASELINE].us = 40;
 }
@@ -730,6 +793,63 @@ TEST(cancelled_in_a_worker)
     }
 }
 
+/* Each step is left out once. Whatever the program does without it is no fault of the program's: neither the end of
+ * its worker, nor what is left in the one that goes on. */
+TEST(without_one_of_its_steps)
+{
+    stitch_verify_options o = options_of(40);
+    int prepared = 0;
+
+    need_context();
+    o.last_stage = STITCH_STAGE_EXPLOIT; /* run writes to what prepare wrote, which is found when it is timed */
+    for (int i = 0; i < 4; i++) {
+        reset();
+        will.spoils = i == 1;
+        will.fails.event = WITHOUT_STEP;
+        will.fails.nth = i < 2 ? 0 : i - 1; /* that of the first step, or of the second */
+        will.fails.code = STITCH_E_FAULT;
+        will.fails.lost = true;
+        get_verdict(&o, task_with_baseline(ctx), counted());
+        if (got.s.failed_stage)
+            FAIL("row %d: %s", i, got.text);
+        CHECK_INT(json_integer_value(json_object_get(json_object_get(got.json, "exploit"), "steps_left_out_in_turn")),
+                  2);
+        CHECK_INT(worker_count, i < 2 ? 1 : 2);
+        CHECK(longest_ns > 0 && longest_ns <= INT64_C(5000000000)); /* of the call's ten minutes */
+        CHECK_INT(will.seen, i == 3 ? 2 : i < 2 ? 2 : 1);
+        if (i == 0)
+            prepared = workers[0].prepared;
+        CHECK(i != 1 || workers[0].prepared > prepared);
+    }
+}
+
+/* A step that leaves what was prepared as it was is no reason to load the program again. */
+TEST(with_all_that_was_prepared)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void zeros(float *h) { h[threadIdx.x] = 0; }\n" KERNEL("candidate", "float");
+    static const char run[] =
+        "\"run\":[{\"kernel\":\"candidate\",\"grid\":[1],\"block\":[64],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"}]},"
+        "{\"kernel\":\"candidate\",\"grid\":[1],\"block\":[64],\"args\":[\"x\",\"w\",\"y\",{\"i32\":\"N\"}]}]}";
+    stitch_verify_options o = options_of(40);
+    char plan[1000];
+    int prepared[2];
+
+    need_context();
+    o.last_stage = STITCH_STAGE_EXPLOIT;
+    for (int prepares = 0; prepares < 2; prepares++) {
+        reset();
+        snprintf(plan, sizeof(plan), "{\"stitch\":1,\"buffers\":{\"h\":{\"dtype\":\"f32\",\"shape\":[64]}},%s%s",
+                 prepares ? "\"prepare\":[{\"kernel\":\"zeros\",\"grid\":[1],\"block\":[64],\"args\":[\"h\"]}]," : "",
+                 run);
+        get_verdict(&o, task_with_baseline(ctx), program(ctx, source, plan));
+        if (got.s.failed_stage)
+            FAIL("%s", got.text);
+        prepared[prepares] = workers[0].prepared;
+    }
+    CHECK_INT(prepared[1], prepared[0]);
+}
+
 /* One that idled may have died meanwhile, which is not the program's doing: one more, and no further one. */
 TEST(one_that_died_while_it_idled)
 {
@@ -779,5 +899,6 @@ TEST_MAIN(RUN(both_in_workers), RUN(a_wrong_run_in_a_worker), RUN(the_control), 
           RUN(a_control_that_was_disturbed), RUN(a_control_that_is_too_much), RUN(a_bound_of_what_was_measured),
           RUN(the_same_places), RUN(memory_that_has_gone), RUN(a_baseline_that_writes_outside),
           RUN(inputs_are_drawn_again), RUN(a_baseline_that_is_lost), RUN(times_beside_a_baseline_that_is_lost),
-          RUN(a_control_that_ends_the_candidates_worker), RUN(cancelled_in_a_worker), RUN(one_that_died_while_it_idled),
-          RUN(one_that_cannot), RUN(nothing_is_left))
+          RUN(a_control_that_ends_the_candidates_worker), RUN(cancelled_in_a_worker), RUN(without_one_of_its_steps),
+          RUN(with_all_that_was_prepared), RUN(one_that_died_while_it_idled), RUN(one_that_cannot),
+          RUN(nothing_is_left))
