@@ -324,6 +324,41 @@ static void other_finding(stitch_report *r)
     CHECK_OK(stitch__report_set(r, &r->findings, "run[0]: x", 100, &err));
 }
 
+/* What is no fault of the program's ends the call without a verdict. Memory it may ask for too much of, but only when
+ * it is loaded. */
+TEST(whose_failure_it_is)
+{
+    static const int hosts[] = {STITCH_E_CANCELLED, STITCH_E_IO, STITCH_E_INTERNAL, STITCH_E_NO_DEVICE,
+                                STITCH_E_NO_LIBRARY},
+                     programs[] = {STITCH_E_FAULT,   STITCH_E_TIMEOUT, STITCH_E_VALIDATE,
+                                   STITCH_E_COMPILE, STITCH_E_DRIVER,  STITCH_E_LIMIT};
+
+    for (int stage = STITCH_STAGE_FORMAT; stage < STITCH_STAGE_COUNT; stage++) {
+        for (size_t i = 0; i < STITCH__COUNT(hosts) + STITCH__COUNT(programs) + 2; i++) {
+            size_t of_hosts = STITCH__COUNT(hosts), of_both = of_hosts + STITCH__COUNT(programs);
+            int code = i < of_hosts ? hosts[i] : i < of_both ? programs[i - of_hosts] : STITCH_E_NOMEM, rc;
+            bool late = i == of_both + 1, its_own = i >= of_hosts && (i < of_both || stage >= STITCH_STAGE_LOAD);
+            stitch__verify v = {.options.timeout_ms = 1000, .waited_ns = late ? 501000000 : 500000000};
+            stitch_error *why = NULL;
+
+            if (late) /* others had the device for most of the time */
+                code = STITCH_E_TIMEOUT, its_own = false;
+            CHECK_OK(stitch__report_new(NULL, &v.report, &err));
+            stitch__err(NULL, &why, code, "so it was");
+            rc = stitch__stage_judge(&v, stage, code, &why, &err);
+            CHECK(!why);
+            if (rc != (its_own ? STITCH_OK : code) || v.report->failed_stage != (its_own ? stage : STITCH_STAGE_NONE))
+                FAIL("%s in stage %s: %s, failed stage %s", stitch_status_name(code), stitch_stage_name(stage),
+                     stitch_status_name(rc), stitch_stage_name(v.report->failed_stage));
+            if (rc)
+                CHECK_HAS(stitch_error_message(err), "so it was");
+            stitch_error_free(err);
+            err = NULL;
+            stitch_report_free(v.report);
+        }
+    }
+}
+
 TEST(fingerprint_ignores_figures)
 {
     char a[65], b[65], c[65], d[65];
@@ -392,4 +427,5 @@ TEST(a_major_finding_after_many_minor_ones)
 
 TEST_MAIN(RUN(large_integers_are_not_rounded), RUN(stage_names), RUN(percentiles), RUN(summary),
           RUN(speedups_that_do_not_count), RUN(json_has_everything), RUN(format_failure), RUN(first_failure_stays),
-          RUN(fingerprint_ignores_figures), RUN(options_are_checked), RUN(a_major_finding_after_many_minor_ones))
+          RUN(whose_failure_it_is), RUN(fingerprint_ignores_figures), RUN(options_are_checked),
+          RUN(a_major_finding_after_many_minor_ones))

@@ -24,6 +24,8 @@ static const char racing[] =
 static const char sometimes[] = FLAG HEAD " y[k[0] == 3 ? i + (1 << 28) : i] = 2 * x[i] + 0 * b[0];\n}\n";
 static const char waits[] = FLAG HEAD " while (*(volatile int *)b != 1) { }\n y[i] = 2 * x[i] + 0 * k[0];\n}\n";
 static const char endless[] = FLAG HEAD " while (*(volatile int *)b != 2) { }\n y[i] = 2 * x[i] + 0 * k[0];\n}\n";
+static const char endless_sometimes[] =
+    FLAG HEAD " while (k[0] == 3 && *(volatile int *)b != 2) { }\n y[i] = 2 * x[i];\n}\n";
 static const char indexes[] = FLAG HEAD " y[b[0] == 1 ? i : i + (1 << 28)] = 2 * x[i] + 0 * k[0];\n}\n";
 static const char plan[] =
     "{\"stitch\": 1, \"buffers\": {\"b\": {\"dtype\": \"i32\", \"shape\": [1]}}, \"run\": ["
@@ -279,6 +281,23 @@ TEST(steps_that_cannot_be_left_out)
     stitch_context_free(ctx);
 }
 
+/* To the driver a kernel that the deadline ends has faulted; that is not what became of the program. */
+TEST(an_endless_kernel_is_no_fault)
+{
+    stitch_context *ctx;
+    verdict v = {0};
+
+    need_compiler();
+    ctx = new_context();
+    for (uint64_t seed = 1; seed < 100 && v.stage != STITCH_STAGE_CORRECT; seed++)
+        v = judge(ctx, endless_sometimes, seed, NULL, 700);
+    stitch_context_free(ctx);
+    CHECK_INT(v.rc, STITCH_OK);
+    CHECK_INT(v.stage, STITCH_STAGE_CORRECT);
+    CHECK_INT(v.status, STITCH_E_TIMEOUT);
+    CHECK(!strstr(v.message, "CUDA_ERROR"));
+}
+
 typedef struct trigger {
     stitch_context *ctx;
     stitch_cancel *cancel; /* NULL: through the context */
@@ -365,4 +384,4 @@ TEST(an_endless_run_is_ended)
 
 TEST_MAIN(RUN(two_contexts_in_two_threads), RUN(one_context_in_two_threads), RUN(many_contexts), RUN(too_many_contexts),
           RUN(a_fault_is_over_with_its_verification), RUN(steps_that_cannot_be_left_out),
-          RUN(an_endless_kernel_is_ended), RUN(an_endless_run_is_ended))
+          RUN(an_endless_kernel_is_no_fault), RUN(an_endless_kernel_is_ended), RUN(an_endless_run_is_ended))
