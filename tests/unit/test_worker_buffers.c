@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Device memory of a worker's that another one borrows: what becomes of it when either closes its program or is lost.
- * There is no device here, only a driver that exports.
+ * Device memory that a worker shares with its verifier, or borrows of another one: which of it serves which program,
+ * and what becomes of it when either closes its program or is lost. There is no device here, only a driver that
+ * exports, and no process that answers: the linker puts the __wrap_ functions below in the place of the library's.
  */
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -35,6 +36,38 @@ static CUresult CUDAAPI push(CUcontext context)
 static CUresult CUDAAPI pop(CUcontext *context)
 {
     return CUDA_SUCCESS;
+}
+
+int __real_stitch__worker_call(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int memory,
+                               const stitch__blame *blame, stitch__reply *reply, stitch_error **e);
+int __wrap_stitch__worker_call(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int memory,
+                               const stitch__blame *blame, stitch__reply *reply, stitch_error **e);
+bool __wrap_stitch__export_make(stitch__device *d, size_t bytes, CUstream stream, stitch__export *out);
+
+static stitch__request asked; /* the last request */
+static int made, sent;        /* buffers, and descriptors that came with requests */
+static int call_status;       /* what a request ends with */
+
+int __wrap_stitch__worker_call(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int memory,
+                               const stitch__blame *blame, stitch__reply *reply, stitch_error **e)
+{
+    if (w->lost)
+        return __real_stitch__worker_call(w, scope, q, memory, blame, reply, e);
+    asked = *q;
+    sent += memory >= 0;
+    return call_status ? stitch__err(NULL, e, call_status, "trouble with a worker") : STITCH_OK;
+}
+
+bool __wrap_stitch__export_make(stitch__device *d, size_t bytes, CUstream stream, stitch__export *out)
+{
+    CUdeviceptr at = (CUdeviceptr)(++made) << 24;
+
+    *out = (stitch__export){.ptr = at + 512,
+                            .fd = open("/dev/null", O_RDONLY | O_CLOEXEC),
+                            .reserved = at,
+                            .mapped_bytes = 2 << 20,
+                            .handle = 1};
+    return out->fd >= 0;
 }
 
 static stitch__worker worker(int pid, stitch__buffer *b)
@@ -150,6 +183,128 @@ TEST(what_one_that_idles_has)
     CHECK(b.memory.ptr == AT);
 }
 
+/* Which buffer a program gets for so many bytes. */
+static uint32_t share(stitch__worker *w, uint64_t bytes)
+{
+    stitch__request q = {.op = STITCH__OP_WORKER_PLACE, .bytes = bytes};
+    CUdeviceptr out = 0;
+
+    CHECK_OK(stitch__buffer_share(w, NULL, &q, &out, &err));
+    CHECK(asked.buffer < w->buffer_count && out == w->buffers[asked.buffer].memory.ptr);
+    CHECK(asked.wanted && asked.wanted == w->buffers[asked.buffer].memory.reserved);
+    CHECK(w->buffers[asked.buffer].used && w->buffers[asked.buffer].bytes == bytes);
+    CHECK(w->buffers[asked.buffer].memory.fd < 0);
+    return asked.buffer;
+}
+
+static void forget_all(stitch__worker *w)
+{
+    for (size_t i = 0; i < w->buffer_count; i++)
+        w->buffers[i].memory = (stitch__export){.fd = -1}; /* nothing is mapped */
+    stitch__buffers_release(w, false);
+}
+
+/* A program finds memory of its own; what is free again serves the next one, if it is of the size that it needs. */
+TEST(one_program_after_another)
+{
+    stitch__worker w = worker(PID, NULL);
+    int before = count_descriptors();
+
+    made = sent = call_status = 0;
+    CHECK_INT(share(&w, 256), 0);
+    CHECK_INT(share(&w, 256), 1);
+    CHECK_INT(share(&w, 512), 2);
+    CHECK(made == 3 && sent == 3);
+    stitch__buffers_release(&w, true);
+    CHECK_INT(share(&w, 512), 2);
+    CHECK(share(&w, 256) + share(&w, 256) == 0 + 1);
+    CHECK(made == 3 && sent == 3); /* its process has them */
+    CHECK_INT(share(&w, 256), 3);
+    CHECK_INT(share(&w, 512), 4);
+    stitch__buffers_release(&w, true);
+    w.buffers[1].lender = PID + 1; /* which may have gone with what it lent */
+    CHECK(share(&w, 256) != 1 && share(&w, 256) != 1 && share(&w, 256) != 1);
+    CHECK(made == 6 && sent == 6);
+    call_status = STITCH_E_DRIVER;
+    stitch__request q = {.op = STITCH__OP_WORKER_PLACE, .bytes = 1024};
+    CUdeviceptr out = 1;
+    CHECK_ERR(stitch__buffer_share(&w, NULL, &q, &out, &err), STITCH_E_DRIVER, "trouble");
+    CHECK(!out && w.buffers_unsure && !stitch__buffers_spare(&w));
+    CHECK_INT(count_descriptors(), before);
+    forget_all(&w);
+    CHECK(!w.buffers_unsure && !w.buffer_count);
+}
+
+TEST(no_more_of_it)
+{
+    stitch__worker w = worker(PID, NULL);
+    stitch__request q = {.op = STITCH__OP_WORKER_PLACE, .bytes = BYTES};
+    CUdeviceptr out = 1;
+    int before = count_descriptors();
+
+    made = sent = call_status = 0;
+    for (uint32_t i = 0; i < STITCH__WORKER_BUFFERS; i++)
+        CHECK_INT(share(&w, BYTES), i);
+    CHECK_ERR(stitch__buffer_share(&w, NULL, &q, &out, &err), STITCH_E_UNSUPPORTED, "no more memory");
+    CHECK(!out && w.buffer_count == STITCH__WORKER_BUFFERS && sent == STITCH__WORKER_BUFFERS);
+    w.buffers[7].memory = (stitch__export){.fd = -1}; /* a number that is free */
+    CHECK_INT(share(&w, BYTES), 7);
+    for (uint32_t i = 0; i < STITCH__WORKER_BUFFERS; i++)
+        w.buffers[i].memory.fd = -1;
+    forget_all(&w);
+    CHECK_INT(count_descriptors(), before + 1); /* of the one that could not be taken: the driver has closed no other */
+}
+
+/* What has been borrowed before is borrowed again while it is the very same memory. */
+TEST(borrowed_once_more)
+{
+    stitch__buffer b = lent(2 << 20);
+    stitch__worker lender = worker(PID, &b), w = worker(PID + 1, NULL);
+    stitch__request q = {.op = STITCH__OP_WORKER_PLACE, .bytes = BYTES};
+    CUdeviceptr out;
+    int before = count_descriptors();
+
+    made = sent = call_status = 0;
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(stitch__buffer_borrow(&w, NULL, &lender, AT, &q, &out, &err));
+        CHECK(out == AT && asked.buffer == 0 && sent == 1 && w.buffers[0].used);
+        CHECK(stitch__worker_stands(&w, &lender));
+        stitch__buffers_release(&w, true);
+    }
+    b.made++; /* other memory at the same address */
+    CHECK_OK(stitch__buffer_borrow(&w, NULL, &lender, AT, &q, &out, &err));
+    CHECK(asked.buffer == 1 && sent == 2);
+    CHECK_OK(stitch__buffer_borrow(&w, NULL, &lender, AT, &q, &out, &err)); /* the first one is in use */
+    CHECK(asked.buffer == 2 && sent == 3);
+    CHECK(made == 0 && stitch__worker_stands(&w, &lender));
+    stitch__buffers_release(&w, true);
+    lender.process.pid = PID + 5; /* another worker with memory of the same age */
+    CHECK_OK(stitch__buffer_borrow(&w, NULL, &lender, AT, &q, &out, &err));
+    CHECK(asked.buffer == 3 && sent == 4);
+    CHECK_INT(count_descriptors(), before);
+    stitch__buffers_release(&w, false);
+}
+
+/* Of what idles there is not much, however large the device is, and nothing that somebody else may have taken back. */
+TEST(what_may_idle)
+{
+    stitch__buffer b = lent(128 << 20);
+    stitch__worker w = worker(PID, &b);
+
+    CHECK(stitch__buffers_spare(&w));
+    b.memory.mapped_bytes++;
+    CHECK(!stitch__buffers_spare(&w));
+    b = lent(128 << 20);
+    dev.info.memory_bytes = UINT64_C(16) << 30;
+    CHECK(!stitch__buffers_spare(&w));
+    b = lent(64 << 20);
+    CHECK(stitch__buffers_spare(&w));
+    b.lender = PID + 1;
+    CHECK(stitch__buffers_spare(&w));
+    b.used = false;
+    CHECK(!stitch__buffers_spare(&w));
+}
+
 /* What one side writes in a set must not be what the other one finds in the same set. */
 TEST(never_the_same_place_at_the_same_time)
 {
@@ -246,5 +401,6 @@ TEST(outputs_of_one_that_has_died)
 }
 
 TEST_MAIN(RUN(what_is_lent_is_kept), RUN(a_worker_that_is_lost_borrows_nothing), RUN(there_is_nothing_to_borrow),
-          RUN(whether_it_is_still_there), RUN(never_the_same_place_at_the_same_time), RUN(what_one_that_idles_has),
+          RUN(whether_it_is_still_there), RUN(what_one_that_idles_has), RUN(one_program_after_another),
+          RUN(no_more_of_it), RUN(borrowed_once_more), RUN(what_may_idle), RUN(never_the_same_place_at_the_same_time),
           RUN(outputs_of_one_that_has_died))
