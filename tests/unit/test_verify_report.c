@@ -337,7 +337,7 @@ TEST(whose_failure_it_is)
         for (size_t i = 0; i < STITCH__COUNT(hosts) + STITCH__COUNT(programs) + 2; i++) {
             size_t of_hosts = STITCH__COUNT(hosts), of_both = of_hosts + STITCH__COUNT(programs);
             int code = i < of_hosts ? hosts[i] : i < of_both ? programs[i - of_hosts] : STITCH_E_NOMEM, rc;
-            bool late = i == of_both + 1, its_own = i >= of_hosts && (i < of_both || stage >= STITCH_STAGE_LOAD);
+            bool late = i == of_both + 1, its_own = i >= of_hosts && (i < of_both || stage >= STITCH_STAGE_SIMULATE);
             stitch__verify v = {.options.timeout_ms = 1000, .waited_ns = late ? 501000000 : 500000000};
             stitch_error *why = NULL;
 
