@@ -13,7 +13,7 @@ int stitch__facts_new(const stitch_context *ctx, stitch__facts **out, stitch_err
     if (!f)
         return stitch__err_nomem(ctx, err);
     f->arena.ctx = ctx;
-    f->source = f->device = f->arch = "";
+    f->source = f->device = f->arch = f->slow_call = "";
     f->no_timeline = f->no_counters = f->no_samples = "";
     f->precision = -1;
     return STITCH_OK;

@@ -118,10 +118,12 @@ typedef struct stitch__facts {
     /* Of the idle time before the host began to launch what ends it: while it waited for the device, and while it was
      * in no CUDA call. */
     double sync_us, host_us;
+    double slow_call_us; /* ... and while it was in the one CUDA call, no launch and no wait, that took most of it */
     double copy_us, overlap_us,
         host_copy_us; /* copies and fills; of them, beside kernels, and between host and device */
     uint64_t copy_bytes, host_copy_bytes, launches, copies, fills, pageable_copies; /* launches: of kernels */
-    bool graph; /* the run was one launch of a graph */
+    bool graph;            /* the run was one launch of a graph */
+    const char *slow_call; /* "cuMemAlloc_v2"; "" */
     size_t kernel_count, kernel_cap, kernels_left_out;
     stitch__kernel_fact *kernels; /* stitch_free(); most time first */
     size_t step_count;

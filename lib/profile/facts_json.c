@@ -46,6 +46,7 @@ static const field ceiling_fields[] = {
 static const field run_fields[] = {
     F(REAL, stitch__facts, wall_us, US),       F(REAL, stitch__facts, busy_us, US),
     F(REAL, stitch__facts, idle_us, US),       F(REAL, stitch__facts, sync_us, US),
+    F(REAL, stitch__facts, slow_call_us, US),  F(TEXT, stitch__facts, slow_call, 0),
     F(REAL, stitch__facts, host_us, US),       F(REAL, stitch__facts, copy_us, US),
     F(REAL, stitch__facts, overlap_us, US),    F(REAL, stitch__facts, host_copy_us, US),
     F(COUNT, stitch__facts, copy_bytes, MANY), F(COUNT, stitch__facts, host_copy_bytes, MANY),

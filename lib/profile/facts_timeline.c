@@ -49,16 +49,12 @@ static int add_kernel(stitch__facts *f, const stitch_trace_kernel *row, double a
     return STITCH_OK;
 }
 
-static int add_kernels(stitch__facts *f, const stitch__timeline *t)
+static int add_kernels(stitch__facts *f, const stitch__timeline *t, const stitch__idle *idle)
 {
     stitch_trace_kernel *rows = NULL;
-    stitch__idle idle;
     size_t count = 0;
     double all = 0;
-    int rc = stitch__idle_of(t, &idle);
-    if (rc)
-        return rc;
-    rc = stitch__kernel_table(t, &idle, f->step_count, &rows, &count);
+    int rc = stitch__kernel_table(t, idle, f->step_count, &rows, &count);
     for (size_t i = 0; i < count; i++)
         all += moves(f, rows[i].step) ? 0 : rows[i].total_us;
     for (size_t i = 0; i < count && rc == STITCH_OK; i++) {
@@ -68,6 +64,74 @@ static int add_kernels(stitch__facts *f, const stitch__timeline *t)
             rc = add_kernel(f, &rows[i], all);
     }
     stitch_free(rows);
+    return rc;
+}
+
+/* The first gap that ends after `at`; they are in order. */
+static size_t gap_after(const stitch__idle *idle, int64_t at)
+{
+    size_t from = 0, to = idle->count;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (idle->gaps[middle].end <= at)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* How long the device was idle while a call lasted, before what ended the gap was launched. */
+static int64_t idle_in(const stitch__idle *idle, const stitch__event *e)
+{
+    int64_t sum = 0;
+    for (size_t i = gap_after(idle, e->start); i < idle->count && idle->gaps[i].start < e->end; i++) {
+        const stitch__gap *g = &idle->gaps[i];
+        int64_t from = e->start > g->start ? e->start : g->start, to = e->end < g->launching ? e->end : g->launching;
+        sum += to > from ? to - from : 0;
+    }
+    return sum;
+}
+
+/* Launches have a price that graphs take away; of other calls it is what they do. */
+static bool may_be_slow(const stitch__name *n)
+{
+    return !n->kernel && !n->waits && !strstr(n->symbol, "Launch");
+}
+
+static int add_slow_call(stitch__facts *f, const stitch__timeline *t, const stitch__idle *idle)
+{
+    int64_t *sums, most = 0;
+    if (!idle->known || !idle->count)
+        return STITCH_OK;
+    sums = stitch__calloc(f->arena.ctx, t->name_count + 1, sizeof(*sums));
+    if (!sums)
+        return STITCH_E_NOMEM;
+    for (size_t i = 0; i < t->count; i++) {
+        const stitch__event *e = &t->events[i];
+        if (!(STITCH__TRACE_CALLS >> e->kind & 1) || !e->timed || !may_be_slow(&t->names[e->name]))
+            continue;
+        sums[e->name] += idle_in(idle, e);
+        if (sums[e->name] > most) {
+            most = sums[e->name];
+            f->slow_call = t->names[e->name].text;
+        }
+    }
+    f->slow_call = stitch__facts_text(f, f->slow_call);
+    f->slow_call_us = (double)(most < idle->all.call ? most : idle->all.call) / 1e3;
+    stitch_free(sums);
+    return STITCH_OK;
+}
+
+static int add_rows(stitch__facts *f, const stitch__timeline *t)
+{
+    stitch__idle idle;
+    int rc = stitch__idle_of(t, &idle);
+    if (rc)
+        return rc;
+    rc = add_kernels(f, t, &idle);
+    if (!rc)
+        rc = add_slow_call(f, t, &idle);
     stitch__idle_free(&idle);
     return rc;
 }
@@ -117,7 +181,7 @@ int stitch__facts_timeline(stitch__facts *f, const stitch__timeline *t, const st
     f->launches = s->kernels;
     f->graph = records && s->graph_nodes == records && (!s->has_calls || s->graph_launches == 1);
     add_copies(f, a);
-    if (add_kernels(f, t))
+    if (add_rows(f, t))
         return stitch__err_nomem(f->arena.ctx, err);
     if (!records)
         f->no_timeline = "nothing ran on the device";

@@ -69,7 +69,8 @@ typedef struct stitch__run_figures {
     double time_us;    /* of the run: its wall time, or else as far as the timeline goes; 0: not known */
     double kernels_us; /* sum of the kernels' times; 0: not known */
     double idle_us;    /* of the device, as it is undisturbed */
-    double sync_us, host_us, launch_us; /* parts of it: the host waits, is in no CUDA call, is in other calls */
+    /* Parts of it: the host waits, is in no CUDA call, in the one that takes most, in others and launches. */
+    double sync_us, host_us, slow_call_us, launch_us;
     double copy_us, host_copy_us; /* copies and fills with no kernel beside them: those within the device, and others */
     double kernel_us;             /* mean of a launch */
 } stitch__run_figures;

@@ -109,6 +109,16 @@ bool stitch__rule_host_bound(const stitch__subject *s, stitch__finding *out)
     return true;
 }
 
+bool stitch__rule_slow_calls(const stitch__subject *s, stitch__finding *out)
+{
+    if (!(s->run->slow_call_us > 0) || !(s->run->slow_call_us >= WAITS_FROM * run_time(s)))
+        return false;
+    stitch__say(out->evidence, "of %s the device is idle for %s while the host is in %.80s",
+                stitch__time(s->run->time_us).s, stitch__time(s->run->slow_call_us).s, s->f->slow_call);
+    out->gain_us = s->run->slow_call_us;
+    return true;
+}
+
 bool stitch__rule_sync_bound(const stitch__subject *s, stitch__finding *out)
 {
     if (!(s->run->sync_us >= WAITS_FROM * run_time(s)))

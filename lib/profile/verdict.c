@@ -105,7 +105,8 @@ void stitch__figures_of_run(const stitch__facts *f, stitch__run_figures *out)
     double scale = whole > 0 ? idle / whole : 0;
     out->sync_us = fmin(sync * scale, idle);
     out->host_us = fmin(host * scale, idle - out->sync_us);
-    out->launch_us = idle - out->sync_us - out->host_us;
+    out->slow_call_us = fmin(stitch__or(positive(f->slow_call_us), 0) * scale, idle - out->sync_us - out->host_us);
+    out->launch_us = idle - out->sync_us - out->host_us - out->slow_call_us;
     /* Which copies kernels ran beside is not known: those between host and device, as far as there are so many. */
     double copy = stitch__or(positive(f->copy_us), 0), beside = stitch__or(positive(f->overlap_us), 0);
     out->host_copy_us = fmax(stitch__or(positive(f->host_copy_us), 0) - beside, 0);
@@ -385,6 +386,7 @@ static void judge_kernels(const stitch__facts *f, const stitch__figures *figures
 static void judge_idle(const stitch__facts *f, const stitch__run_figures *run, stitch__judged *j)
 {
     const char *why = f->graph ? "between the nodes of a graph" : "between launches";
+    const char *call = "";
     double most = run->launch_us;
     j->bound = STITCH__BOUND_LAUNCH;
     if (run->host_us > most) {
@@ -397,8 +399,14 @@ static void judge_idle(const stitch__facts *f, const stitch__run_figures *run, s
         why = "while the host waits for it and has launched nothing else";
         j->bound = STITCH__BOUND_HOST;
     }
-    say(j, "the device is idle for %.0f %% of %s, for %s of that %s", 100 * fmin(run->idle_us / run->time_us, 1),
-        stitch__time(run->time_us).s, stitch__time(most).s, why);
+    if (run->slow_call_us > most) {
+        most = run->slow_call_us;
+        why = "while the host is in ";
+        call = f->slow_call;
+        j->bound = STITCH__BOUND_HOST;
+    }
+    say(j, "the device is idle for %.0f %% of %s, for %s of that %s%.60s", 100 * fmin(run->idle_us / run->time_us, 1),
+        stitch__time(run->time_us).s, stitch__time(most).s, why, call);
     if (f->kernels_left_out + f->kernel_count > 1 && run->kernel_us > 0)
         say(j, "; a kernel takes %.1f us", run->kernel_us);
 }

@@ -192,6 +192,7 @@ LAUNCHES(LAUNCH_TEST)
 typedef struct manners {
     int launches;
     bool waits;     /* after each launch */
+    bool allocates; /* and frees, before each */
     int64_t thinks; /* ns before each */
 } manners;
 
@@ -203,6 +204,9 @@ static int call_host(void *userdata)
     for (int i = 0; i < m->launches; i++) {
         for (int64_t end = stitch__now_ns() + m->thinks; m->thinks && stitch__now_ns() < end;)
             continue;
+        CUdeviceptr memory = 0;
+        failed |= m->allocates ? drv->MemAlloc(&memory, 64 << 20) : CUDA_SUCCESS;
+        failed |= memory ? drv->MemFree(memory) : CUDA_SUCCESS;
         failed |= start(&l);
         if (m->waits)
             failed |= drv->StreamSynchronize(stream);
@@ -224,6 +228,12 @@ TEST(host_bound)
 {
     static const manners m = {.launches = 16, .thinks = 50000};
     check_host("host_bound", &m);
+}
+
+TEST(slow_calls)
+{
+    static const manners m = {.launches = 16, .allocates = true};
+    check_host("slow_calls", &m);
 }
 
 TEST(sync_bound)
@@ -272,6 +282,7 @@ static const check_test tests[] = {
     LAUNCHES(LAUNCH_TEST)
 #undef LAUNCH_TEST
         RUN(host_bound),
+    RUN(slow_calls),
     RUN(sync_bound),
     RUN(conversions),
     RUN(l2_thrash),

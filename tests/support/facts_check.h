@@ -71,13 +71,13 @@ static bool facts_kernel_ok(const stitch__facts *f, const stitch__kernel_fact *k
 static bool facts_ok(const stitch__facts *f)
 {
     const stitch__ceilings *c = &f->ceilings;
-    const double numbers[] = {c->dram_gb_s,   c->f32_tflops, c->tf32_tflops, c->f16_tflops,
-                              c->bf16_tflops, c->f8_tflops,  c->launch_us,   c->graph_node_us,
-                              f->wall_us,     f->busy_us,    f->idle_us,     f->sync_us,
-                              f->host_us,     f->copy_us,    f->overlap_us,  f->host_copy_us};
-    bool ok = facts_text_ok(f->source) && facts_text_ok(f->device) && facts_text_ok(f->arch) &&
-              facts_text_ok(f->no_timeline) && facts_text_ok(f->no_counters) && facts_text_ok(f->no_samples) &&
-              f->multiprocessors <= 65535 && f->precision >= -1 && f->precision <= 3 &&
+    const double numbers[] = {c->dram_gb_s,    c->f32_tflops,  c->tf32_tflops,   c->f16_tflops, c->bf16_tflops,
+                              c->f8_tflops,    c->launch_us,   c->graph_node_us, f->wall_us,    f->busy_us,
+                              f->idle_us,      f->sync_us,     f->host_us,       f->copy_us,    f->overlap_us,
+                              f->slow_call_us, f->host_copy_us};
+    bool ok = facts_text_ok(f->source) && facts_text_ok(f->slow_call) && facts_text_ok(f->device) &&
+              facts_text_ok(f->arch) && facts_text_ok(f->no_timeline) && facts_text_ok(f->no_counters) &&
+              facts_text_ok(f->no_samples) && f->multiprocessors <= 65535 && f->precision >= -1 && f->precision <= 3 &&
               f->kernel_count <= STITCH__FACTS_KERNELS && f->step_count <= STITCH__FACTS_STEPS &&
               f->extra_count <= STITCH__FACTS_EXTRA && f->launches <= 1000000000000000;
     for (size_t i = 0; i < STITCH__COUNT(numbers); i++)

@@ -245,6 +245,34 @@ TEST(without_steps)
     CHECK_NEAR(f->copy_us, 1, 1e-9);
 }
 
+/* Calls by what of the idle time was in them, before the launch that ended it. */
+TEST(slow_calls)
+{
+    start();
+    kernel("k", -1, 0, 10000);
+    add(STITCH_TRACE_DRIVER, "cuMemAlloc_v2", 5000, 16000); /* 6 us of the gap */
+    add(STITCH_TRACE_DRIVER, "cuModuleLoadData", 16000, 19000);
+    add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 9000, 19000)->thread = 2; /* of what comes later */
+    add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 19000, 39000)->correlation = 7;
+    kernel("k", -1, 40000, 50000)->correlation = 7;
+    add(STITCH_TRACE_DRIVER, "cuMemAlloc_v2", 42000, 48000); /* the device works */
+    add(STITCH_TRACE_DRIVER, "cuMemAlloc_v2", 51000, 53000);
+    add(STITCH_TRACE_DRIVER, "cuStreamSynchronize", 53000, 70000);
+    add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 70000, 71000)->correlation = 9;
+    add(STITCH_TRACE_DRIVER, "cuMemAlloc_v2", 71000, 79000); /* what comes next is launched already */
+    kernel("k", -1, 80000, 90000)->correlation = 9;
+    fill();
+    CHECK_STR(f->slow_call, "cuMemAlloc_v2");
+    CHECK_NEAR(f->slow_call_us, 6 + 2, 1e-9);
+    start();
+    t.kinds = STITCH__TRACE_BIT(KERNEL);
+    kernel("k", -1, 0, 10000);
+    kernel("k", -1, 40000, 50000);
+    fill();
+    CHECK_STR(f->slow_call, "");
+    CHECK_NEAR(f->slow_call_us, 0, 1e-9);
+}
+
 TEST(copies_and_graphs)
 {
     start();
@@ -385,5 +413,5 @@ TEST(every_allocation_fails)
 }
 
 TEST_MAIN(RUN(nothing), RUN(rows_by_step), RUN(idle_time), RUN(idle_time_after_launches), RUN(records_that_are_missing),
-          RUN(without_steps), RUN(copies_and_graphs), RUN(more_kernels_than_are_kept), RUN(random_launches_match_a_sum),
-          RUN(every_allocation_fails))
+          RUN(without_steps), RUN(slow_calls), RUN(copies_and_graphs), RUN(more_kernels_than_are_kept),
+          RUN(random_launches_match_a_sum), RUN(every_allocation_fails))

@@ -166,6 +166,15 @@ static void host_bound(stitch__facts *f, bool holds)
     f->host_us = holds ? 190 : 20;
 }
 
+static void slow_calls(stitch__facts *f, bool holds)
+{
+    plain_kernel(f);
+    f->wall_us = 700;
+    f->idle_us = 200;
+    f->slow_call = "cuMemAlloc_v2";
+    f->slow_call_us = holds ? 190 : 20;
+}
+
 static void sync_bound(stitch__facts *f, bool holds)
 {
     plain_kernel(f);
@@ -247,6 +256,7 @@ static const struct {
              PAIR(latency_bound),
              PAIR(host_copies),
              PAIR(host_bound),
+             PAIR(slow_calls),
              PAIR(sync_bound),
              PAIR(launch_bound),
              PAIR(redundant_copies),
@@ -1208,6 +1218,24 @@ TEST(steps_of_others_are_not_fused)
     release(f, &a);
 }
 
+/* An engine that allocates before each short kernel: a graph would not help. */
+TEST(calls_are_not_taken_for_launches)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    many_launches(f, 40, 2, 400);
+    f->slow_call = "cuMemAlloc_v2";
+    f->slow_call_us = 380;
+    advise(f, &a);
+    CHECK_INT(a.run.bound, STITCH__BOUND_HOST);
+    CHECK_HAS(a.run.because, "for 380.00 us of that while the host is in cuMemAlloc_v2");
+    CHECK_STR(a.list[0].rule, "slow_calls");
+    CHECK_HAS(a.list[0].evidence, "the device is idle for 380.00 us while the host is in cuMemAlloc_v2");
+    CHECK_NEAR(a.list[0].gain_us, 380, 1e-9);
+    CHECK(!advice_of(&a, "launch_bound"));
+    release(f, &a);
+}
+
 /* The steps of a recurrent layer: 6 us each, in a graph; with what is between them a third of the time is no work. */
 TEST(steps_of_a_recurrent_layer)
 {
@@ -1284,5 +1312,6 @@ TEST_MAIN(RUN(each_rule_has_a_pair), RUN(rules_hold_and_do_not_hold), RUN(rules_
           RUN(registers_cannot_be_more_and_fewer), RUN(near_the_limit_of_memory_by_default_counters),
           RUN(atomic_operations_are_told_by_their_text), RUN(counts_are_short),
           RUN(sums_of_products_are_told_by_their_text), RUN(chains_of_steps_are_one_advice),
-          RUN(steps_of_others_are_not_fused), RUN(steps_of_a_recurrent_layer), RUN(steps_in_circles_end),
-          RUN(copying_steps_are_said_without_times), RUN(idle_time_of_the_trace_is_not_that_of_the_run))
+          RUN(steps_of_others_are_not_fused), RUN(calls_are_not_taken_for_launches), RUN(steps_of_a_recurrent_layer),
+          RUN(steps_in_circles_end), RUN(copying_steps_are_said_without_times),
+          RUN(idle_time_of_the_trace_is_not_that_of_the_run))
