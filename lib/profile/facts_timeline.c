@@ -23,6 +23,21 @@ static void add_move(stitch__facts *f, const stitch_trace_kernel *k)
     f->copy_us += k->total_us;
 }
 
+/* Outside of programs, by how PyTorch, cuBLAS and cuDNN name what they bring: nobody who has such a kernel in a run of
+ * theirs can change its code. Templates that others instantiate (CUTLASS, CUB) are theirs. */
+static bool of_a_library(const char *name)
+{
+    static const char *const parts[] = {"at::native::", "at_cuda_detail::", "cublas",  "cudnn",  "nvjet_",
+                                        "_xmma_",       "ampere_",          "turing_", "volta_", "splitKreduce_kernel"};
+    for (size_t i = 0; i < STITCH__COUNT(parts); i++) {
+        const char *at = strstr(name, parts[i]);
+        bool begins = at == name || (at && strchr(" <(&*,:", at[-1]));
+        if (at && (begins || parts[i][0] == '_'))
+            return true;
+    }
+    return false;
+}
+
 /* all: time of all of the program's kernels. */
 static int add_kernel(stitch__facts *f, const stitch_trace_kernel *row, double all)
 {
@@ -32,7 +47,8 @@ static int add_kernel(stitch__facts *f, const stitch_trace_kernel *row, double a
     k->name = stitch__facts_text(f, row->name);
     k->symbol = stitch__facts_text(f, row->symbol);
     k->step = row->step >= 0 && (size_t)row->step < f->step_count ? row->step : -1;
-    k->library = k->step >= 0 && strcmp(f->steps[k->step].kind, "kernel") != 0; /* or of the host's operator */
+    k->library = k->step >= 0 ? strcmp(f->steps[k->step].kind, "kernel") != 0 /* or of the host's operator */
+                              : !f->step_count && of_a_library(row->name);
     k->launches = row->count;
     k->time_us = row->mean_us;
     k->share = all > 0 ? fmin(row->total_us / all, 1) : 0;

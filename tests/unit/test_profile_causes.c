@@ -322,6 +322,21 @@ TEST(near_the_limit_of_memory_by_default_counters)
     }
 }
 
+/* An elementwise kernel of PyTorch: it cannot be made faster, but be gone. */
+TEST(what_a_kernel_of_a_library_is_told)
+{
+    stitch__facts *f = h200(NULL);
+    stitch__advices a;
+    stitch__kernel_fact *k = plain_kernel(f);
+    k->library = true;
+    k->occupancy = 0.2;
+    METRIC(k, DRAM_BYTES) = 500 * 0.93 * 4100e3;
+    advise(f, &a);
+    CHECK_INT(a.count, 1);
+    CHECK_HAS(advice_of(&a, "memory_bound_near_limit")->action, "fuse it with its neighbours");
+    release(f, &a);
+}
+
 TEST(atomic_operations_are_told_by_their_text)
 {
     static const char *const yes[] = {"atomicAdd(&sum[0], v);",
@@ -391,5 +406,6 @@ TEST_MAIN(RUN(warps_that_split_for_a_moment), RUN(pipes_of_multiprocessors_witho
           RUN(arithmetic_is_what_a_kernel_is_for), RUN(tiles_that_are_there), RUN(why_few_warps_are_at_work),
           RUN(an_action_without_a_reason), RUN(short_kernels_have_little_to_gain),
           RUN(registers_cannot_be_more_and_fewer), RUN(few_warps_with_tensor_cores),
-          RUN(near_the_limit_of_memory_by_default_counters), RUN(atomic_operations_are_told_by_their_text),
-          RUN(calls_are_not_taken_for_launches), RUN(steps_of_a_recurrent_layer))
+          RUN(near_the_limit_of_memory_by_default_counters), RUN(what_a_kernel_of_a_library_is_told),
+          RUN(atomic_operations_are_told_by_their_text), RUN(calls_are_not_taken_for_launches),
+          RUN(steps_of_a_recurrent_layer))

@@ -273,6 +273,37 @@ TEST(slow_calls)
     CHECK_NEAR(f->slow_call_us, 0, 1e-9);
 }
 
+/* What a host runs without a program: of PyTorch, of cuBLAS, its own. */
+TEST(kernels_of_libraries_by_name)
+{
+    static const char *const theirs[] = {"_ZN2at6native29vectorized_elementwise_kernelILi4EEEvv",
+                                         "nvjet_sm90_tst_128x64_64x8_h_bz_TNT",
+                                         "sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64",
+                                         "ampere_sgemm_128x64_tn",
+                                         "_ZN8cublasLt19splitKreduce_kernelILi32EEEvv",
+                                         "_ZN5cudnn5bn_fwEv"};
+    static const char *const ours[] = {"ln", "my_ampere_gemm", "_ZN7cutlass7Kernel2I6MyGemmEEvv", "step<128>",
+                                       "bat::native::k"};
+    start();
+    for (size_t i = 0; i < STITCH__COUNT(theirs); i++)
+        kernel(theirs[i], -1, 1000 * (int64_t)i, 1000 * (int64_t)i + 500);
+    for (size_t i = 0; i < STITCH__COUNT(ours); i++)
+        kernel(ours[i], -1, 50000 + 1000 * (int64_t)i, 50000 + 1000 * (int64_t)i + 200);
+    fill();
+    CHECK_INT(f->kernel_count, STITCH__COUNT(theirs) + STITCH__COUNT(ours));
+    for (size_t i = 0; i < f->kernel_count; i++) {
+        if (f->kernels[i].library != (f->kernels[i].time_us > 0.3))
+            FAIL("%s is %s of a library", f->kernels[i].name, f->kernels[i].library ? "one" : "none");
+    }
+    static const char *const kinds[] = {"kernel"};
+    start();
+    make_steps(kinds, 1); /* a program's kernels are its own, whatever they are called */
+    kernel("ampere_sgemm_128x64_tn", 0, 0, 1000);
+    kernel("nvjet_sm90", 7, 1000, 2000);
+    fill();
+    CHECK(!f->kernels[0].library && !f->kernels[1].library);
+}
+
 TEST(copies_and_graphs)
 {
     start();
@@ -413,5 +444,5 @@ TEST(every_allocation_fails)
 }
 
 TEST_MAIN(RUN(nothing), RUN(rows_by_step), RUN(idle_time), RUN(idle_time_after_launches), RUN(records_that_are_missing),
-          RUN(without_steps), RUN(slow_calls), RUN(copies_and_graphs), RUN(more_kernels_than_are_kept),
-          RUN(random_launches_match_a_sum), RUN(every_allocation_fails))
+          RUN(without_steps), RUN(slow_calls), RUN(kernels_of_libraries_by_name), RUN(copies_and_graphs),
+          RUN(more_kernels_than_are_kept), RUN(random_launches_match_a_sum), RUN(every_allocation_fails))
