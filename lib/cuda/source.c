@@ -21,8 +21,9 @@ typedef struct scanner {
     const char *at, *end;
     int line;
     int depth, run, elses, findings;
-    bool deep, long_run, many_elses, timed, silent;
-    uint16_t pieces[2][8]; /* of __TIME__ and __DATE__: the ends of words that begin here */
+    bool deep, long_run, many_elses, pasted, silent;
+    bool asked;             /* the next word is only asked for: #ifdef, defined( */
+    uint32_t pieces[5][18]; /* of names that are looked for: the ends of words that begin here */
     char *const *folders;
     stitch__diagnostics *out;
     int rc;
@@ -221,6 +222,7 @@ static void directive(scanner *s)
         s->at++;
     }
     word[n] = '\0';
+    s->asked = strcmp(word, "ifdef") == 0 || strcmp(word, "ifndef") == 0;
     if (n == 0 && peek(s) == '\\')
         refuse(s, "a directive must be written out");
     if (strcmp(word, "include") == 0 || strcmp(word, "include_next") == 0 || strcmp(word, "import") == 0)
@@ -248,23 +250,77 @@ static void skip_header_name(scanner *s)
         s->at++;
 }
 
-/* The preprocessor can paste words together. True: those of the source that this one is the last of make one of them.
+/* Words by which a source can mean something else in another place, or at another time: it is compiled several times
+ * (for the device, for the simulator, for the scan, and later where it is used), and kept in a cache. */
+static const char *const elsewhere[] = {"__TIME__", "__DATE__", "__has_include", "__has_include_next",
+                                        "_CCCL_HAS_INCLUDE"};
+
+#define MUST_NOT "what a source means must not depend on when it is compiled, or where"
+
+/* The preprocessor can paste words together. The name that those of the source make, this one the last of them; NULL.
  */
-static bool makes_time(scanner *s, const char *word, size_t len)
+static const char *makes_name(scanner *s, const char *word, size_t len)
 {
-    static const char *const names[] = {"__TIME__", "__DATE__"};
-    for (size_t i = 0; i < STITCH__COUNT(names); i++) {
-        unsigned reached = 1;
-        for (size_t at = 0; at + len <= 8; at++) {
-            if (memcmp(names[i] + at, word, len) == 0)
-                s->pieces[i][at] |= (uint16_t)(1u << (at + len));
+    for (size_t i = 0; i < STITCH__COUNT(elsewhere); i++) {
+        size_t whole = strlen(elsewhere[i]);
+        uint32_t reached = 1;
+        for (size_t at = 0; len < whole && at + len <= whole; at++) {
+            if (memcmp(elsewhere[i] + at, word, len) == 0)
+                s->pieces[i][at] |= 1u << (at + len);
         }
-        for (size_t at = 0; at < 8; at++)
+        for (size_t at = 0; at < whole; at++)
             reached |= reached >> at & 1 ? s->pieces[i][at] : 0;
-        if (reached >> 8)
-            return true;
+        if (reached >> whole)
+            return elsewhere[i];
     }
-    return false;
+    return NULL;
+}
+
+/* After __has_include, which may ask for CUDA's headers alone: a process that compiles may see other files than the
+ * next one, and whether a file is there is nobody's business. */
+static void has_include(scanner *s)
+{
+    char name[256];
+    size_t n = 0;
+    int open, close, c;
+
+    while (peek(s) == ' ' || peek(s) == '\t')
+        s->at++;
+    if (peek(s) == '(')
+        s->at++;
+    while (peek(s) == ' ' || peek(s) == '\t')
+        s->at++;
+    open = peek(s);
+    close = open == '<' ? '>' : open == '"' ? '"' : 0;
+    if (close)
+        s->at++;
+    while (close && (c = peek(s)) >= 0 && c != '\n' && c != close && n + 1 < sizeof(name)) {
+        name[n++] = (char)c;
+        s->at++;
+    }
+    name[n] = '\0';
+    if (!close || peek(s) != close || memchr(name, '\0', n) || leaves_folder(name) ||
+        (open == '"' && !in_folders(s, name)))
+        refuse(s,
+               "__has_include is not allowed but for CUDA's own headers, as in __has_include(<cuda_fp8.h>): " MUST_NOT);
+}
+
+/* A word anywhere, in what may be a comment, too: the compiler may see its end elsewhere. */
+static void any_word(scanner *s)
+{
+    char text[40];
+    size_t len = 0;
+    bool asked = s->asked;
+
+    for (; peek(s) < 0x80 && is_word(peek(s)); s->at++)
+        if (len++ < sizeof(text) - 1)
+            text[len - 1] = (char)*s->at;
+    text[len < sizeof(text) ? len : sizeof(text) - 1] = '\0';
+    s->asked = len == 7 && memcmp(text, "defined", 7) == 0;
+    if (len == 8 && (memcmp(text, elsewhere[0], 8) == 0 || memcmp(text, elsewhere[1], 8) == 0))
+        refuse(s, "%s is not allowed: " MUST_NOT, text[2] == 'T' ? elsewhere[0] : elsewhere[1]);
+    if (strcasestr(text, "has_include") && !asked) /* headers have macros for it */
+        has_include(s);
 }
 
 /* A number as the preprocessor sees it: "1.'5", "0x1p-3". */
@@ -282,7 +338,7 @@ static void skip_number(scanner *s)
 
 static void word(scanner *s)
 {
-    char text[16]; /* without spliced lines */
+    char text[20]; /* without spliced lines */
     size_t len = 0;
     for (; is_word(peek(s)); s->at++)
         if (len++ < sizeof(text))
@@ -291,11 +347,10 @@ static void word(scanner *s)
         s->many_elses = true;
         refuse(s, "there are more than %d else branches: use a table or a switch", MAX_ELSE);
     }
-    /* One source is compiled several times (for the device, for the simulator, for the scan), and kept in a cache. */
-    if (len <= 8 && !s->timed && makes_time(s, text, len)) {
-        s->timed = true;
-        refuse(s, "__TIME__ and __DATE__ are not allowed, nor words that make one of them when they are pasted "
-                  "together (_ and TIME): what a source means must not depend on when it is compiled");
+    const char *name = len < sizeof(text) && !s->pasted ? makes_name(s, text, len) : NULL;
+    if (name) {
+        s->pasted = true;
+        refuse(s, "words that make %s when they are pasted together are not allowed: " MUST_NOT, name);
     }
     if (len >= 13 && memcmp(text, "__has_include", 13) == 0)
         skip_header_name(s);
@@ -339,7 +394,7 @@ static bool hash(scanner *s, int c)
     return false;
 }
 
-/* Directives, wherever a line begins with one. */
+/* Directives, wherever a line begins with one, and words that are not allowed anywhere. */
 static void check_lines(scanner *s)
 {
     bool first = true;
@@ -351,10 +406,18 @@ static void check_lines(scanner *s)
             last = 0;
             continue;
         }
+        if (c < 0x80 && is_word(c)) {
+            any_word(s);
+            first = false;
+            last = 'w';
+            continue;
+        }
         if (c == '\n' || (last == '*' && c == '/'))
             first = true;
         else if (c > ' ' && c < 0x80) /* a byte order mark is none */
             first = false;
+        if (c == '\n' || (c > ' ' && c != '('))
+            s->asked = false;
         take(s);
         last = c;
     }

@@ -319,6 +319,17 @@ const trick more_tricks[] = {
      .twin_source = "#define P(a, b) a##b\n" VECTOR("y[i] = P(__LI, NE__) % 2 + 1 ? " RIGHT " : 0;"),
      .stage = STITCH_STAGE_COMPILE,
      .words = "must not depend on when it is compiled"},
+    {.row = 16,
+     .name = "is another program where its compiler sees other files, as one that is not confined does",
+     .task = &vector,
+     .source = "#if __has_include(\"/etc/passwd\")\n#define A 0\n#else\n#define A a[i]\n#endif\n" VECTOR(
+         "y[i] = A * x[i] + b[i];"),
+     .plan = VECTOR_PLAN,
+     .twin_source =
+         "#ifdef __has_include\n#if __has_include(<cuda_fp16.h>)\n#include <cuda_fp16.h>\n#endif\n#endif\n" VECTOR(
+             "y[i] = " RIGHT ";"),
+     .stage = STITCH_STAGE_COMPILE,
+     .words = "__has_include is not allowed"},
     {.row = 23,
      .name = "keeps state in a variable that a function declares for itself",
      .task = &vector,

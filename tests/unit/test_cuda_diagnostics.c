@@ -400,6 +400,47 @@ TEST(characters_that_deceive_are_refused)
             FAIL("refused: %zu: %s", i, first);
 }
 
+/* A process that compiles sees other files than the next one does. */
+TEST(questions_about_files_are_refused)
+{
+    static const char *const bad[] = {
+        "#if __has_include(\"/etc/passwd\")\n#endif",
+        "#if __has_include(</etc/passwd>)\n#endif",
+        "#if __has_include_next ( </etc/passwd> )\n#endif",
+        "#if __has_include(<../../etc/passwd>)\n#endif",
+        "#if __has_include(\"no_header_of_cuda.h\")\n#endif",
+        "#if __has_\\\ninclude(\"/etc/passwd\")\n#endif",
+        "#if __has_include(M)\n#endif",
+        "#define H __has_include\n#if H(\"/etc/passwd\")\n#endif",
+        "#define H(x) __has_include(x)\n#if H(\"/etc/passwd\")\n#endif",
+        "#define P(a, b) a##b\n#if P(__has_, include)(\"/etc/passwd\")\n#endif",
+        "#define P(a, b) a##b\n#if P(__has_in, clude_next)(\"/etc/passwd\")\n#endif",
+        "#define X R\\\n\"(\" /*)\"\n#if __has_include(\"/etc/passwd\")\n#endif\n/* */",
+        "#define X R\\\n\"(\" /*)\"\n__device__ const char *t = __TIME__;\n/* */",
+        "#ifdef __has_include\n#if __has_include(\"/etc/passwd\")\n#endif\n#endif",
+        "#include <cuda/std/version>\n#if _CCCL_HAS_INCLUDE(\"/etc/passwd\")\n#endif",
+        "#include <cuda/std/version>\n#define P(a, b) a##b\n#if P(_CCCL_HAS, _INCLUDE)(\"/etc/passwd\")\n#endif",
+        "#if defined(x) && (__has_include(\"/etc/passwd\"))\n#endif",
+    };
+    static const char *const good[] = {
+        "#ifdef __has_include\n#if __has_include(<cuda_fp8.h>)\n#include <cuda_fp8.h>\n#endif\n#endif",
+        "#if defined(__has_include) && __has_include( <cuda/std/mdspan> ) && "
+        "__has_include_next(<no/such/header.h>)\n#endif",
+        "#if defined __has_include\n#endif\n#ifndef __has_include\n#endif",
+        "int has = 1, _x = 2;\n/* what it has, include it */\n#if __has_builtin(f) && "
+        "__has_cpp_attribute(nodiscard)\n#endif",
+    };
+    char first[700];
+    for (size_t i = 0; i < STITCH__COUNT(bad); i++)
+        if (refusals(bad[i], first, sizeof(first)) == 0)
+            FAIL("not refused: %s", bad[i]);
+    refusals(bad[0], first, sizeof(first));
+    CHECK_HAS(first, "1: __has_include is not allowed but for CUDA's own headers");
+    for (size_t i = 0; i < STITCH__COUNT(good); i++)
+        if (refusals(good[i], first, sizeof(first)))
+            FAIL("refused: %s: %s", good[i], first);
+}
+
 TEST(ordinary_source_passes)
 {
     static const char *const good[] = {
@@ -462,4 +503,4 @@ TEST_MAIN(RUN(errors_with_places), RUN(continuation_lines), RUN(context_below_no
           RUN(context_below_a_note_that_is_cut), RUN(advice_is_replaced), RUN(assembler_messages_have_source_lines),
           RUN(resource_lines), RUN(source_cannot_forge_messages), RUN(many_messages_are_cut_but_errors_stay),
           RUN(odd_logs), RUN(includes_of_the_machines_files_are_refused), RUN(characters_that_deceive_are_refused),
-          RUN(ordinary_source_passes), RUN(nesting_is_limited))
+          RUN(questions_about_files_are_refused), RUN(ordinary_source_passes), RUN(nesting_is_limited))
