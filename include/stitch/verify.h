@@ -142,7 +142,7 @@ typedef struct stitch_report_summary {
     size_t struct_size;
     int32_t failed_stage;                /**< stitch_stage; NONE: all that ran passed */
     int32_t status;                      /**< why it failed: STITCH_E_*; STITCH_OK */
-    int32_t correct;                     /**< 1: the correct stage passed */
+    int32_t correct;                     /**< 1: the correct stage passed; the result counts if none failed */
     int32_t timed;                       /**< 1: the time stage passed */
     double max_abs_error, max_rel_error; /**< over all outputs of the trials with declared inputs, as the next three */
     double mean_abs_error;

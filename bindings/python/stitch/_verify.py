@@ -49,7 +49,7 @@ class ReportSummary:
 
     failed_stage: Stage  # NONE: all that ran passed
     status: Status  # why it failed
-    correct: bool
+    correct: bool  # that stage passed; the result counts if failed_stage is NONE
     timed: bool
     max_abs_error: float  # errors: over all trials and outputs
     max_rel_error: float
@@ -123,6 +123,7 @@ class Report(Handle):
 
     @property
     def correct(self) -> bool:
+        """Stage correct passed. A result counts where summary.failed_stage is NONE, and the task is not degenerate."""
         return self.summary.correct
 
     @property
