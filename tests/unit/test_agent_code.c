@@ -303,6 +303,12 @@ TEST(wrong_calls)
     set_up();
     CHECK_ERR(stitch_code(ctx, task, NULL, 0, &c, &err), STITCH_E_INVALID, "count");
     CHECK_ERR(stitch_code(ctx, NULL, NULL, 1, &c, &err), STITCH_E_INVALID, "NULL");
+    CHECK_ERR(stitch_code(ctx, task, NULL, 257, &c, &err), STITCH_E_INVALID, "count must be 1 to 256");
+    o.max_format_repairs = -2;
+    CHECK_ERR(stitch_code(ctx, task, &o, 1, &c, &err), STITCH_E_INVALID, "max_format_repairs");
+    o.max_format_repairs = STITCH__MAX_REPAIRS + 1;
+    CHECK_ERR(stitch_code(ctx, task, &o, 1, &c, &err), STITCH_E_INVALID, "max_format_repairs");
+    o.max_format_repairs = 0;
     o.action = STITCH_ACTION_OPTIMISE;
     CHECK_ERR(stitch_code(ctx, task, &o, 1, &c, &err), STITCH_E_INVALID, "needs the previous candidate");
     o.action = STITCH_ACTION_STOP;

@@ -2,6 +2,8 @@
  *
  * stitch_next() over histories.
  */
+#include <math.h>
+
 #include "agent/agent.h"
 #include "check.h"
 
@@ -144,6 +146,8 @@ TEST(stops_at_target)
     stitch_decision d = next(&h, &p);
     CHECK_INT(d.action, STITCH_ACTION_STOP);
     CHECK_INT(d.best, 1);
+    h.a[1].speedup = 10; /* to the point */
+    CHECK_INT(next(&h, &p).action, STITCH_ACTION_STOP);
 }
 
 TEST(stops_at_budget)
@@ -178,6 +182,12 @@ TEST(without_plans_left)
     stitch_decision d = next(&best, &p);
     CHECK_INT(d.action, STITCH_ACTION_OPTIMISE);
     CHECK_INT(d.base, 0);
+    for (int i = 4; i < 6; i++) { /* what was made of that is repaired as well */
+        add(&best, STITCH_ACTION_OPTIMISE, STITCH_STAGE_CORRECT, 0);
+        CHECK_INT(next(&best, &p).action, STITCH_ACTION_REPAIR_CORRECTNESS);
+    }
+    add(&best, STITCH_ACTION_REPAIR_CORRECTNESS, STITCH_STAGE_CORRECT, 0);
+    CHECK_INT(next(&best, &p).action, STITCH_ACTION_OPTIMISE);
 
     history stalled = {.plans = 1};
     for (int i = 0; i < 4; i++)
@@ -194,6 +204,22 @@ TEST(stops_where_nothing_is_timed)
     CHECK_INT(d.action, STITCH_ACTION_STOP);
     CHECK_INT(d.best, 1);
     CHECK_HAS(d.reason, "not timed");
+}
+
+/* Only those count that come in a row; and what was not found right has failed, in whatever stage it was left. */
+TEST(failures_in_a_row)
+{
+    history h = {.plans = 1}, unknown = {.plans = 1};
+
+    for (int i = 0; i < 5; i++) {
+        add(&h, STITCH_ACTION_OPTIMISE, i % 2 ? STITCH_STAGE_NONE : STITCH_STAGE_CORRECT, 100 - i);
+        CHECK_INT(next(&h, NULL).action, i % 2 ? STITCH_ACTION_OPTIMISE : STITCH_ACTION_REPAIR_CORRECTNESS);
+    }
+    add(&unknown, STITCH_ACTION_DRAFT, STITCH_STAGE_NONE, 100);
+    unknown.a[0].correct = 0;
+    stitch_decision d = next(&unknown, NULL);
+    CHECK_INT(d.action, STITCH_ACTION_REPAIR_CORRECTNESS);
+    CHECK_INT(d.best, -1);
 }
 
 TEST(always_ends)
@@ -237,7 +263,17 @@ TEST(refuses_bad_input)
     a.plan = 0;
     a.failed_stage = 99;
     CHECK_ERR(stitch_next(&a, 1, 1, NULL, &d, &err), STITCH_E_INVALID, "no stage");
+    a.failed_stage = STITCH_STAGE_COUNT;
+    CHECK_ERR(stitch_next(&a, 1, 1, NULL, &d, &err), STITCH_E_INVALID, "no stage");
+    a.failed_stage = -1;
+    CHECK_ERR(stitch_next(&a, 1, 1, NULL, &d, &err), STITCH_E_INVALID, "no stage");
     a.failed_stage = 0;
+    a.speedup = NAN;
+    CHECK_ERR(stitch_next(&a, 1, 1, NULL, &d, &err), STITCH_E_INVALID, "speed-up");
+    a.speedup = 0;
+    a.median_us = NAN;
+    CHECK_ERR(stitch_next(&a, 1, 1, NULL, &d, &err), STITCH_E_INVALID, "speed-up");
+    a.median_us = 0;
     a.speedup = -1;
     CHECK_ERR(stitch_next(&a, 1, 1, NULL, &d, &err), STITCH_E_INVALID, "speed-up");
     a.speedup = 0;
@@ -249,5 +285,5 @@ TEST(refuses_bad_input)
 
 TEST_MAIN(RUN(plans_then_drafts), RUN(repairs_by_stage), RUN(optimises_the_best), RUN(replans_after_failures),
           RUN(replans_after_stagnation), RUN(small_steps_do_not_hide_stagnation), RUN(stops_at_target),
-          RUN(stops_at_budget), RUN(without_plans_left), RUN(stops_where_nothing_is_timed), RUN(always_ends),
-          RUN(refuses_bad_input))
+          RUN(stops_at_budget), RUN(without_plans_left), RUN(stops_where_nothing_is_timed), RUN(failures_in_a_row),
+          RUN(always_ends), RUN(refuses_bad_input))

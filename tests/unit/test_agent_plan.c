@@ -94,6 +94,19 @@ TEST(refuses_bad_plans)
         CHECK_ERR(stitch_plan_parse(ctx, cases[i].text, &plan, &err), cases[i].status, cases[i].message);
         CHECK(plan == NULL);
     }
+    char text[16384 + 200]; /* a model's words go on into other prompts */
+    for (int more = 0; more < 2; more++) {
+        stitch_error *err = NULL;
+        stitch_plan_doc *plan = NULL;
+        snprintf(text, sizeof(text),
+                 "{\"stitch_plan\":1,\"strategy\":\"%0*d\",\"subtasks\":[" TASK("a", "kernel", "[]") "]}", 16384 + more,
+                 0);
+        if (more)
+            CHECK_ERR(stitch_plan_parse(ctx, text, &plan, &err), STITCH_E_FORMAT, "strategy: longer than 16384 bytes");
+        else
+            CHECK_OK(stitch_plan_parse(ctx, text, &plan, &err));
+        stitch_plan_free(plan);
+    }
     stitch_context_free(ctx);
 }
 
