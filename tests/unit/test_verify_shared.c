@@ -342,46 +342,105 @@ TEST(an_endless_kernel_is_ended)
     CHECK(v.ms < 10000);
 }
 
-/* Runs of the host's own have no deadline and no token, but their context has. */
-TEST(an_endless_run_is_ended)
+/* A run of the host's own: what the stream ends with. */
+static CUresult run_alone(stitch_context *ctx, const char *source)
 {
     const char *const names[] = {"x", "k", "y"};
     const stitch_executor_options o = STITCH_EXECUTOR_OPTIONS_INIT;
     stitch_executor *x = NULL;
     stitch__device *dev = NULL;
     stitch_error *err = NULL;
-    pthread_t thread;
+    CUdeviceptr at[STITCH__COUNT(names)] = {0};
+    stitch_task *task = new_task(ctx);
+    stitch_program *program = parse(ctx, source);
 
-    need_compiler();
-    trigger t = {new_context(), NULL};
-    stitch_task *task = new_task(t.ctx);
-    stitch_program *program = parse(t.ctx, endless);
     CHECK_OK(stitch_program_validate(program, stitch_task_interface(task), NULL, &err));
-    CHECK_OK(stitch_executor_new(t.ctx, program, &o, &x, &err));
-    CHECK_OK(stitch__device_get(t.ctx, &dev, &err));
+    CHECK_OK(stitch_executor_new(ctx, program, &o, &x, &err));
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
     CHECK_OK(stitch__device_enter(dev, &err));
     for (size_t i = 0; i < STITCH__COUNT(names); i++) {
-        CUdeviceptr at = 0;
-        CHECK_OK(stitch__mem_alloc(dev, N * sizeof(float), names[i], &at, &err));
-        CHECK_INT(dev->drv->MemsetD8Async(at, 0, N * sizeof(float), NULL), CUDA_SUCCESS);
-        CHECK_OK(stitch_executor_bind_name(x, names[i], at, names[i][0] == 'k' ? 4 : N * sizeof(float), &err));
+        CHECK_OK(stitch__mem_alloc(dev, N * sizeof(float), names[i], &at[i], &err));
+        CHECK_INT(dev->drv->MemsetD8Async(at[i], 0, N * sizeof(float), NULL), CUDA_SUCCESS);
+        CHECK_OK(stitch_executor_bind_name(x, names[i], at[i], names[i][0] == 'k' ? 4 : N * sizeof(float), &err));
     }
     CHECK_OK(stitch_executor_prepare(x, NULL, &err));
-    CHECK_INT(pthread_create(&thread, NULL, cancel_soon, &t), 0);
-    int64_t start = stitch__now_ns();
     (void)stitch_executor_run(x, NULL, NULL);
-    int64_t ms = (stitch__now_ns() - start) / 1000000;
-    pthread_join(thread, NULL);
     CUresult result = dev->drv->StreamSynchronize(NULL);
+    for (size_t i = 0; i < STITCH__COUNT(names); i++)
+        stitch__mem_free(dev, at[i]);
     stitch__device_leave(dev);
     stitch_executor_free(x);
     stitch_program_free(program);
     stitch_task_free(task);
+    return result;
+}
+
+/* Runs of the host's own have no deadline and no token, but their context has. */
+TEST(an_endless_run_is_ended)
+{
+    pthread_t thread;
+
+    need_compiler();
+    trigger t = {new_context(), NULL};
+    CHECK_INT(pthread_create(&thread, NULL, cancel_soon, &t), 0);
+    int64_t start = stitch__now_ns();
+    CUresult result = run_alone(t.ctx, endless);
+    int64_t ms = (stitch__now_ns() - start) / 1000000;
+    pthread_join(thread, NULL);
     stitch_context_free(t.ctx);
     CHECK_INT(result, CUDA_ERROR_LAUNCH_TIMEOUT);
     CHECK(ms < 10000);
 }
 
+/* Nor is the deadline of a verification theirs, which was before them on the same device. */
+TEST(a_run_after_a_deadline)
+{
+    stitch_context *ctx;
+
+    need_compiler();
+    ctx = new_context();
+    int64_t end = stitch__now_ns() + 500000000;
+    (void)judge(ctx, right, 0, NULL, 500);
+    while (stitch__now_ns() <= end)
+        stitch__sleep_ms(10);
+    CUresult result = run_alone(ctx, right);
+    stitch_context_free(ctx);
+    CHECK_INT(result, CUDA_SUCCESS);
+}
+
+static void *judge_soon(void *arg)
+{
+    work *w = arg;
+
+    w->v = judge(w->ctx, right, 0, NULL, 300);
+    return NULL;
+}
+
+/* One thread at a time verifies on a simulated device. */
+TEST(it_waits_for_its_turn)
+{
+    pthread_t thread;
+    stitch__device *dev = NULL;
+    stitch_error *err = NULL;
+    stitch_context *ctx;
+
+    need_compiler();
+    ctx = new_context();
+    stitch__scope scope = stitch__scope_make(ctx, NULL, 60000);
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+    CHECK_OK(stitch__device_turn(dev, &scope, &err));
+    work w = {.ctx = ctx};
+    CHECK_INT(pthread_create(&thread, NULL, judge_soon, &w), 0);
+    pthread_join(thread, NULL);
+    stitch__device_turn_end(dev);
+    verdict after = judge(ctx, right, 0, NULL, 0);
+    stitch_context_free(ctx);
+    CHECK_INT(w.v.rc, STITCH_E_TIMEOUT);
+    CHECK_HAS(w.v.message, "waiting for another verification");
+    CHECK(!after.rc && after.correct);
+}
+
 TEST_MAIN(RUN(two_contexts_in_two_threads), RUN(one_context_in_two_threads), RUN(many_contexts), RUN(too_many_contexts),
           RUN(a_fault_is_over_with_its_verification), RUN(steps_that_cannot_be_left_out),
-          RUN(an_endless_kernel_is_no_fault), RUN(an_endless_kernel_is_ended), RUN(an_endless_run_is_ended))
+          RUN(an_endless_kernel_is_no_fault), RUN(an_endless_kernel_is_ended), RUN(an_endless_run_is_ended),
+          RUN(a_run_after_a_deadline), RUN(it_waits_for_its_turn))
