@@ -807,7 +807,8 @@ TEST(without_one_of_its_steps)
         reset();
         will.spoils = i == 1;
         will.fails.event = WITHOUT_STEP;
-        will.fails.nth = i < 2 ? 0 : i - 1; /* that of the first step, or of the second */
+        will.fails.nth = i < 2 ? 0 : i - 1;           /* that of the first step, or of the second */
+        o.flush_bytes = i < 3 ? 1 << 20 : UINT64_MAX; /* without a control it is timed in the worker that came then */
         will.fails.code = STITCH_E_FAULT;
         will.fails.lost = true;
         get_verdict(&o, task_with_baseline(ctx), counted());
