@@ -816,43 +816,6 @@ TEST(the_seed_stays_here)
     CHECK(seed_seen != 0 && seed_seen != 42);
 }
 
-/* A child that the host has forked while the lock was held has its descriptors, too. */
-TEST(a_lock_does_not_outlive_its_holder_in_a_forked_child)
-{
-    char folder[] = "/tmp/stitch-lock-test-XXXXXX", path[128];
-    stitch__gpu_lock lock, next;
-    stitch__scope scope;
-    stitch__device *dev;
-    int hold[2];
-    pid_t child;
-
-    CHECK(mkdtemp(folder) != NULL);
-    CHECK_INT(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
-    set_up();
-    CHECK_OK(stitch__device_get(ctx, &dev, &err));
-    scope = stitch__scope_make(ctx, NULL, 2000);
-    CHECK_OK(stitch__gpu_lock_take(dev, &scope, true, &lock, NULL, &err));
-    CHECK(lock.fd >= 0);
-    CHECK_INT(pipe(hold), 0);
-    child = fork();
-    if (child == 0) {
-        char byte;
-        close(hold[1]);
-        _exit(read(hold[0], &byte, 1) < 0);
-    }
-    CHECK(child > 0);
-    stitch__gpu_lock_release(&lock);
-    CHECK_OK(stitch__gpu_lock_take(dev, &scope, true, &next, NULL, &err));
-    stitch__gpu_lock_release(&next);
-    close(hold[0]);
-    close(hold[1]);
-    CHECK(waitpid(child, NULL, 0) == child);
-    tear_down();
-    CHECK_INT(unsetenv("XDG_RUNTIME_DIR"), 0);
-    snprintf(path, sizeof(path), "rm -rf %s", folder);
-    CHECK_INT(system(path), 0);
-}
-
 /* Every allocation fails in turn. */
 TEST(no_memory)
 {
@@ -888,5 +851,4 @@ TEST_MAIN(RUN(an_honest_one), RUN(it_dies_by_a_signal), RUN(it_exits), RUN(it_se
           RUN(it_starts_the_second_time), RUN(no_way_from_a_worker_into_this_process), RUN(a_program_with_operators),
           RUN(trusted_programs_get_clean_workers), RUN(one_program_after_another),
           RUN(memory_that_is_kept_for_the_next_program), RUN(profilers_serve_once), RUN(one_of_each_role_idles),
-          RUN(signals_of_the_host), RUN(the_seed_stays_here), RUN(a_lock_does_not_outlive_its_holder_in_a_forked_child),
-          RUN(no_memory))
+          RUN(signals_of_the_host), RUN(the_seed_stays_here), RUN(no_memory))
