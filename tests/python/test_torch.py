@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import tempfile
+import weakref
 
 import sim
 import tap
@@ -410,6 +411,23 @@ def test_fixed_contents_and_options():
         with bridge.task(Bad(lambda x: x.half()), x.half(), ctx=ctx, baselines=["eager"]) as task:
             assert task.precision == stitch.Precision.F16 and task.tolerance == (1e-2, 1e-2)
             assert task.baselines == [("eager", stitch.Precision.F16)]
+
+
+def test_results_and_data_that_are_copied_first():
+    """Where they are not dense: the copy lives until the library has read it."""
+    from stitch.torch import _data
+
+    tensor = torch.arange(6.0)
+    alive, block = weakref.ref(tensor), memoryview(_data.memory(tensor))
+    del tensor
+    assert alive() is not None and block.nbytes == 24
+    del block
+    assert alive() is None
+    x = torch.randn(16, 16).triu().t()
+    for function in (torch.nonzero, lambda x: (x + 1).t()):
+        with sim.context() as ctx, bridge.task(Bad(function), x, ctx=ctx) as task:
+            admission = stitch.admit(ctx, task)
+            assert "deterministic" not in admission.text and "as they were before" not in admission.text, admission.text
 
 
 def test_options_of_tensors_that_are_not_there():

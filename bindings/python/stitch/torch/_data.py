@@ -51,9 +51,13 @@ def host_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def memory(tensor: torch.Tensor) -> Any:
-    """The bytes of a dense CPU tensor, which must outlive the result."""
+    """The bytes of a dense CPU tensor, which lives as long as the result."""
     size = tensor.numel() * tensor.element_size()
-    return (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
+    if not size:
+        return b""
+    block: Any = (ctypes.c_char * size).from_address(tensor.data_ptr())
+    block.tensor = tensor  # often a copy that nobody else holds
+    return block
 
 
 def _correlated(x: torch.Tensor) -> bool:
