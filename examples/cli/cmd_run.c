@@ -58,12 +58,11 @@ static bool history_reserve(history *h, size_t capacity)
     return h->attempts && h->candidates && h->reports;
 }
 
-/* A plan or a program could not be had: whatever the model sent that is no plan, or too long, is no input of the
- * caller's. */
+/* A plan or a program could not be had: a prompt or a reply that is too long is no input of the caller's. */
 static int model_failed(cli *c, const char *what, int status, stitch_error *err)
 {
     int code = cli_fail(c, what, status, err);
-    return status == STITCH_E_FORMAT || status == STITCH_E_LIMIT ? EXIT_MODEL : code;
+    return status == STITCH_E_LIMIT ? EXIT_MODEL : code;
 }
 
 /* Who answers through files has to know where. */

@@ -148,6 +148,8 @@ typedef struct stitch_plan_options {
 
 STITCH_API int stitch_plan_options_init(stitch_plan_options *options, size_t struct_size);
 
+/** Has the planner write a plan. A reply that is none is sent back with the reason, a few times; if it still is none:
+ * STITCH_E_REPLY. @since 0.1.0 */
 STITCH_API int stitch_plan(stitch_context *ctx, stitch_task *task, const stitch_plan_options *options,
                            stitch_plan_doc **out, stitch_error **err);
 /** A plan written by the host, or saved: the JSON of docs/plan-format.md. */

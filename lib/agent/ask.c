@@ -47,20 +47,16 @@ static int take_reply(stitch_context *ctx, stitch__answer *a, const stitch_reply
 /* Why it cannot be read may be that the endpoint ended it: thinking has used up all tokens, say. */
 static void say_how_it_ended(const stitch_context *ctx, stitch__answer *a, const char *finish)
 {
-    stitch_error *why = NULL;
-
     if (!a->error || !*finish || strcmp(finish, "stop") == 0)
         return;
     if (strcmp(finish, "length") == 0)
-        stitch__err_native(ctx, &why, a->status, stitch_error_domain(a->error), stitch_error_native(a->error),
+        stitch__err_native(ctx, &a->error, a->status, stitch_error_domain(a->error), stitch_error_native(a->error),
                            "%s; the reply was cut off at its token limit (max_tokens), thinking included",
                            stitch_error_message(a->error));
     else
-        stitch__err_native(ctx, &why, a->status, stitch_error_domain(a->error), stitch_error_native(a->error),
+        stitch__err_native(ctx, &a->error, a->status, stitch_error_domain(a->error), stitch_error_native(a->error),
                            "%s; the endpoint ended the reply with finish_reason \"%.32s\"",
                            stitch_error_message(a->error), finish);
-    stitch_error_free(a->error);
-    a->error = why;
 }
 
 /* One answer's conversation: system, prompt, then for each try the reply and what was wrong with it. Older tries stay:

@@ -273,11 +273,10 @@ int stitch_plan(stitch_context *ctx, stitch_task *task, const stitch_plan_option
             stitch__log(ctx, STITCH_LOG_WARN, "plan: %s", answer.notice);
         *out = plan;
         plan = NULL;
-    } else if (err) {
-        stitch_error_free(*err);
-        *err = answer.error;
-        answer.error = NULL;
-        stitch__err_prefix(err, "the plan cannot be read after %d repairs: ", answer.repairs);
+    } else { /* whatever is wrong with it, the reply is what cannot be used */
+        rc = stitch__err_native(ctx, err, STITCH_E_REPLY, STITCH_DOMAIN_REPLY, 0,
+                                "the plan cannot be read after %d repairs: %s", answer.repairs,
+                                stitch_error_message(answer.error));
     }
 out:
     stitch_plan_free(plan);

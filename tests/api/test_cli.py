@@ -3,6 +3,7 @@
 
 usage: test_cli.py STITCH EXAMPLES-FOLDER
 """
+import http.server
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 STITCH, EXAMPLES = (os.path.abspath(path) for path in sys.argv[1:3])
@@ -177,12 +179,32 @@ def hostile_names():
           any(line.startswith("plan 1: 1 sub-tasks. s") for line in lines), done)
 
 
+class TooLong(http.server.BaseHTTPRequestHandler):
+    """An endpoint for which every prompt is too long."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        said = b'{"error": {"message": "This model\'s maximum context length is 8 tokens", "code": "context_length_exceeded"}}'
+        self.send_response(400)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_):
+        pass
+
+
 def models():
     """What a model sends is no input of the caller's; who answers through files is told where."""
     replies = put("noplan.jsonl", "".join(json.dumps({"label": label, "number": number, "reply": {"content": '```json\n{"stitch": 1}\n```\n'}}) + "\n"
                                           for label, number in (("plan", 1), ("plan:format", 1), ("plan:format", 2))))
     done = run("run", "--task", TASK, "--model", "replay:" + replies, "--device", "sim:sm_90a")
     check("a model that plans nothing", done.returncode in (3, 4) and (done.returncode == 3 or "unknown key 'stitch'" in done.stderr), done)
+    server = http.server.HTTPServer(("127.0.0.1", 0), TooLong)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    done = run("run", "--task", TASK, "--model", f"http://127.0.0.1:{server.server_port}/v1#m", "--device", "sim:sm_90a")
+    server.shutdown()
+    check("a prompt that is too long", done.returncode in (3, 4) and (done.returncode == 3 or "maximum context length" in done.stderr), done)
     folder = os.path.join(FOLDER, "asked")
     asked = subprocess.Popen([STITCH, "run", "--task", TASK, "--model", "relay:" + folder, "--device", "sim:sm_90a"], stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 60

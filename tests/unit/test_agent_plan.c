@@ -126,6 +126,35 @@ TEST(prompts_can_be_overridden)
     stitch_context_free(ctx);
 }
 
+static int plan_badly(const stitch_request *request, stitch_reply *reply, void *userdata)
+{
+    (void)request;
+    return stitch_reply_set(reply, userdata, NULL, -1, -1);
+}
+
+/* Of a model, what is no plan is a reply that cannot be used, whatever is wrong with it. */
+TEST(a_model_that_writes_no_plan)
+{
+    static char replies[][32] = {"no", "```json\n{\"stitch\":1}\n```\n", "```json\n{\n```\n", "```json\n"};
+    stitch_error *err = NULL;
+    stitch_context *ctx = context();
+    stitch_task *task = NULL;
+    CHECK_OK(stitch_task_new(ctx, "t", &task, &err));
+    for (size_t i = 0; i < STITCH__COUNT(replies); i++) {
+        stitch_plan_doc *plan = NULL;
+        stitch_model *model = NULL;
+        CHECK_OK(stitch_model_new_host(ctx, plan_badly, replies[i], &model, &err));
+        CHECK_OK(stitch_context_set_model(ctx, STITCH_ROLE_CODER, model, &err));
+        CHECK_ERR(stitch_plan(ctx, task, NULL, &plan, &err), STITCH_E_REPLY,
+                  "the plan cannot be read after 2 repairs: ");
+        CHECK(plan == NULL);
+        CHECK_OK(stitch_context_set_model(ctx, STITCH_ROLE_CODER, NULL, NULL));
+        stitch_model_free(model);
+    }
+    stitch_task_free(task);
+    stitch_context_free(ctx);
+}
+
 typedef struct seen {
     char fingerprint[65];
     bool profile; /* the prompt has it */
@@ -211,4 +240,5 @@ TEST(says_how_a_reply_ended)
 }
 
 TEST_MAIN(RUN(reads_a_plan), RUN(texts_are_clean), RUN(refuses_bad_plans), RUN(prompts_can_be_overridden),
-          RUN(a_profile_is_in_the_prompt_and_not_in_its_fingerprint), RUN(says_how_a_reply_ended))
+          RUN(a_profile_is_in_the_prompt_and_not_in_its_fingerprint), RUN(a_model_that_writes_no_plan),
+          RUN(says_how_a_reply_ended))
