@@ -216,6 +216,7 @@ def test_command_line_with_bad_files():
             (["summary", os.path.join(root, "none.jsonl")], 1, "none.jsonl"),
             (["summary", root], 1, "directory"),
             (["summary", odd], 1, "odd.jsonl is no file of results"),
+            (["summary", "/dev/zero"], 1, "no regular file"),
             (["judge", os.path.join(root, "none.jsonl")], 1, "none.jsonl"),
             ([*run, "--out", os.path.join(root, "no", "out.jsonl")], 1, os.path.join("no", "out.jsonl")),
             ([*run, "--out", root], 1, "directory"),
@@ -268,6 +269,10 @@ def test_tasks_that_fail():
     ]
 
     def answer(request):
+        if unplanned and isinstance(unplanned[-1], stitch.StitchError):
+            raise unplanned[-1]
+        if unplanned:
+            return unplanned[-1]
         if request.label == "plan":
             return json.dumps(plan)
         if stop:
@@ -275,7 +280,7 @@ def test_tasks_that_fail():
         os.environ["STITCH_TEST_LATE"] = "1"
         return f"```cuda\n{sim.SOURCE}```\n```json\n{launch}\n```\n"
 
-    stop = []
+    stop, unplanned = [], []
     with tempfile.TemporaryDirectory() as root, sim.context() as ctx:
         os.makedirs(os.path.join(root, "level1"))
         for name, body, _, _ in bodies:
@@ -293,10 +298,18 @@ def test_tasks_that_fail():
             assert row["correct"] == (not words) and words in row.get("error", ""), row
         os.environ.pop("STITCH_TEST_LATE", None)
         assert next(rows, None) is None and list(kernelbench.run(out, ctx, **options)) == []
+        # Nor does it end with a model that plans nothing for one of them, or has no room for it.
+        for said in ('```json\n{"stitch": 1}\n```', stitch.LimitError("maximum context length")):
+            unplanned.append(said)
+            row = next(kernelbench.run(out, ctx, again=True, numbers=[2], **options))
+            assert "STITCH_E_REPLY" in row["error"] or "context length" in row["error"], row
+        unplanned.clear()
         # What is not about a task ends the run, without a line.
         stop.append(True)
         with tap.raises(ArithmeticError, "own"):
             list(kernelbench.run(out, ctx, again=True, numbers=[2], **options))
+        with tap.raises(stitch.InvalidError, "no baseline 'egaer'; there are eager, "):
+            list(kernelbench.run(out, ctx, again=True, baselines=["egaer"], **options))
         with tap.raises(TypeError, "no option 'bacth'"):
             list(kernelbench.run(out, ctx, again=True, bacth="N", **options))
         assert len(kernelbench.results(out)) == len(bodies) and "error" in kernelbench.results(out)["level1/2_shape"]

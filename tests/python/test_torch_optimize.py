@@ -591,17 +591,18 @@ def test_a_model_that_gives_up():
 
     from stitch.torch import _optimize
 
-    def turns(*best):
+    def turns(kind, *best):
         for one in best:
             yield SimpleNamespace(best=one)
-        raise stitch.BudgetError("spent")
+        raise kind("spent")
 
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        assert len(list(_optimize._until_the_model_fails(turns(None, object())))) == 2
-    assert ["spent" in str(w.message) for w in seen] == [True]
-    with tap.raises(stitch.BudgetError, "spent"):
-        list(_optimize._until_the_model_fails(turns(None, None)))
+    for kind in (stitch.BudgetError, stitch.ReplyError, stitch.LimitError):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            assert len(list(_optimize._until_the_model_fails(turns(kind, None, object())))) == 2
+        assert ["spent" in str(w.message) for w in seen] == [True]
+        with tap.raises(kind, "spent"):
+            list(_optimize._until_the_model_fails(turns(kind, None, None)))
     with tap.raises(stitch.StateError):
         list(_optimize._until_the_model_fails(_raise(stitch.StateError("lost"))))
 

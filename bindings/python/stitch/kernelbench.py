@@ -33,7 +33,9 @@ from ._errors import (
     DriverError,
     FormatError,
     InvalidError,
+    LimitError,
     NotFoundError,
+    ReplyError,
     StitchError,
     UnsupportedError,
 )
@@ -95,6 +97,8 @@ def results(path: Path) -> Dict[str, Dict[str, Any]]:
     """The lines of a file of results by key; the last line of a key counts. A line that was cut off at the end (the
     machine went down) is left out; FormatError for one before it."""
     found: Dict[str, Dict[str, Any]] = {}
+    if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):  # a device may have no end
+        raise FormatError(f"{os.fsdecode(path)} is no file of results: it is no regular file")
     try:
         with open(path, encoding="utf-8") as text:
             lines = text.read().split("\n")
@@ -307,8 +311,8 @@ def solve(
     **options: Any,
 ) -> Dict[str, Any]:
     """The loop on one task with the models that the context has: its line of results. What the task itself does wrong,
-    when it is made or later, becomes an `error` of the line; exceptions that are not about this task (no model,
-    cancelled, a device that was lost before) come through. programs: a folder for the best program, saved as
+    when it is made or later, and a model that has no plan or no room for it become an `error` of the line; exceptions
+    that are not about this task (no model, cancelled, a device that was lost before) come through. programs: a folder for the best program, saved as
     <key>.stitch, and as <key>.py with ModelNew (beside <key>.task.py where `values` changed the task's file). judging:
     arguments of judge(), which is asked then, too: its answer is `kernelbench` of the line. precision "fp16" or "bf16"
     casts module and inputs, for us and for judge(). options: as for from_file()."""
@@ -325,6 +329,9 @@ def solve(
     known = {**inspect.signature(bridge.from_file).parameters, **inspect.signature(bridge.task).parameters}
     if set(options) - set(known):
         raise TypeError(f"solve() has no option {sorted(set(options) - set(known))[0]!r}")
+    odd = [name for name in options.get("baselines") or () if name not in bridge.BASELINES]
+    if odd:
+        raise InvalidError(f"there is no baseline '{odd[0]}'; there are {', '.join(bridge.BASELINES)}")
     _check_device(ctx)
     try:
         task = bridge.from_file(problem.path, ctx=ctx, name=problem.name, **options)
@@ -344,7 +351,9 @@ def solve(
         except (Exception, SystemExit) as e:  # pylint: disable=broad-except
             # Cleaning up after what a callback raised may have failed, too.
             failed = [function.failed for function in task._callbacks if function.failed is not None]
-            if not any(one is e or one is e.__context__ for one in failed):
+            # Nor is it about other tasks what the model makes of this one: no plan, or a prompt that is too long.
+            about = isinstance(e, (LimitError, ReplyError))
+            if not about and not any(one is e or one is e.__context__ for one in failed):
                 raise
             return _row(problem, begun, correct=False, attempts=len(turns), error=_text_of(e), **kept)
         notes, model_new, source = list(task.notes), "", task.source

@@ -17,6 +17,7 @@ from .._errors import (
     DeadlineError,
     HttpError,
     InvalidError,
+    LimitError,
     NotFoundError,
     ReplayError,
     ReplyError,
@@ -37,12 +38,13 @@ def _shapes_of(task: ModuleTask) -> Shapes:
 
 
 def _until_the_model_fails(turns: Iterator[Turn]) -> Iterator[Turn]:
-    """The turns; a model that gives up (a spent budget, a lost connection) takes nothing away that is right already."""
+    """The turns; a model that gives up (a spent budget, a lost connection, a prompt that is too long by now) takes nothing
+    away that is right already."""
     best = False
     while True:
         try:
             turn = next(turns, None)
-        except (AuthError, BudgetError, DeadlineError, HttpError, ReplayError, ReplyError) as e:
+        except (AuthError, BudgetError, DeadlineError, HttpError, LimitError, ReplayError, ReplyError) as e:
             if not best:
                 raise
             warnings.warn(f"the loop ended early, for the model failed: {e}")
