@@ -22,10 +22,14 @@ static enum {
     FAULT,
     HANG,
     SLOW_AT_CALL,
+    CANCELLED_AT_CALL,
     OFF_WHEN_CALLED_AGAIN,
-    WRONG_WHEN_CALLED_AGAIN
+    WRONG_WHEN_CALLED_AGAIN,
+    WRONG_ONCE_ROUGH_ONCE
 } behaviour;
 static int at_call;
+static float baseline_off; /* each element of the baseline's */
+static stitch_cancel *cancel_it;
 static int64_t hang_ns;
 static float seen[4096];     /* the first input of each call */
 static const float *last_x;  /* where the last call had it */
@@ -53,13 +57,19 @@ static void run_candidate(void **params)
         y[call] += 1;
     if (behaviour == COUNTS_WHERE_PREPARED)
         prepared_at[5] += 1;
+    if (behaviour == WRONG_ONCE_ROUGH_ONCE && call % 2 == at_call)
+        y[7] += 1;
+    for (int i = 0; i < N && behaviour == WRONG_ONCE_ROUGH_ONCE && call % 2 != at_call; i++)
+        y[i] += baseline_off;
     if (behaviour == WRITES_INPUT)
         x[3] += 1;
     if (behaviour == WRITES_WEIGHT && call == at_call)
         w[3] = nextafterf(w[3], INFINITY); /* no output shows it */
     if (behaviour == FAULT && call == at_call)
         fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (behaviour == HANG || (behaviour == SLOW_AT_CALL && call == at_call))
+    if (behaviour == CANCELLED_AT_CALL && call == at_call)
+        stitch_cancel_trigger(cancel_it);
+    if (behaviour == HANG || ((behaviour == SLOW_AT_CALL || behaviour == CANCELLED_AT_CALL) && call == at_call))
         fake.busy_until_ns = stitch__now_ns() + hang_ns;
 }
 
@@ -93,6 +103,8 @@ static int baseline_calls, baseline_fault_at; /* 0: never */
 static void run_faulting_baseline(void **params)
 {
     run_baseline(params);
+    for (int i = 0; i < N; i++)
+        ((float *)PTR(2))[i] += baseline_off;
     if (++baseline_calls == baseline_fault_at)
         fake.fault = CUDA_ERROR_ILLEGAL_ADDRESS;
 }
@@ -397,14 +409,27 @@ TEST(counts_where_it_may_only_read)
     o.last_stage = STITCH_STAGE_EXPLOIT; /* nothing is timed */
     get_verdict(&o, task_with_baseline(ctx), program(ctx, setup_source, setup_plan));
     CHECK_INT(got.s.failed_stage, STITCH_STAGE_NONE);
+    static const float x[N] = {1}; /* with inputs that never change it could be their answer, at any time */
+    stitch_task *t = task_with_baseline(ctx);
+    CHECK_OK(stitch_task_set_data(t, "x", x, sizeof(x), &err));
+    get_verdict(&o, t, program(ctx, setup_source, setup_plan));
+    CHECK_INT(got.s.failed_stage, STITCH_STAGE_CORRECT);
+    CHECK_HAS(got.message, "run changes buffer h, which prepare wrote and run may only read");
 }
 
 TEST(not_the_same_bits)
 {
+    stitch_verify_options o = few();
+
     need_context();
     behaviour = OFF_WHEN_CALLED_AGAIN;
-    stitch_report_summary s = verify(few());
-    CHECK_INT(s.failed_stage, STITCH_STAGE_NONE); /* reported only */
+    for (o.last_stage = STITCH_STAGE_CORRECT; o.last_stage <= STITCH_STAGE_TIME; o.last_stage++) {
+        CHECK_INT(verify(o).failed_stage, STITCH_STAGE_NONE); /* reported only */
+        CHECK(json_is_false(json_object_get(json_object_get(got.json, "correct"), "bitwise_repeatable")));
+    }
+    behaviour = RIGHT;
+    CHECK_INT(verify(o).failed_stage, STITCH_STAGE_NONE);
+    CHECK(json_is_true(json_object_get(json_object_get(got.json, "correct"), "bitwise_repeatable")));
 }
 
 /* Right in the first run on its inputs, wrong in the second one. */
@@ -420,6 +445,29 @@ TEST(wrong_in_every_other_run)
     CHECK_HAS(got.message, "in a second run on the same inputs, output y: 1 of 64 elements are wrong");
     CHECK_HAS(got.message, "first wrong y[1]");
     CHECK_INT(s.mismatches, 3); /* one in each trial */
+}
+
+/* A run that is as rough as the task's own precision, and right by that, does not make up for one that is wrong. */
+TEST(wrong_beside_one_within_the_budget)
+{
+    need_context();
+    for (int wrong = 0; wrong < 3; wrong++) { /* the first run, the second, or neither */
+        stitch_verify_options o = few();
+        stitch_task *t = task_with_baseline(ctx);
+
+        reset();
+        CHECK_OK(stitch_task_set_precision(t, STITCH_PRECISION_F32, &err));
+        CHECK_OK(stitch_task_set_tolerance(t, 1e-4, 0, &err));
+        o.last_stage = STITCH_STAGE_CORRECT;
+        baseline_off = 0.01f;
+        behaviour = WRONG_ONCE_ROUGH_ONCE;
+        at_call = wrong;
+        get_verdict(&o, t, candidate(ctx));
+        CHECK_INT(got.s.failed_stage, wrong < 2 ? STITCH_STAGE_CORRECT : STITCH_STAGE_NONE);
+        if (wrong < 2)
+            CHECK_HAS(got.message, "output y: 1 of 64 elements are wrong");
+    }
+    baseline_off = 0;
 }
 
 TEST(a_fault_is_the_candidates)
@@ -485,6 +533,25 @@ TEST(hangs_for_good)
     fake.busy_until_ns = 0;
     stitch_program_free(p);
     stitch_task_free(t);
+}
+
+/* What it still uses is not given back before it has ended, whoever is in a hurry. */
+TEST(outlives_its_cancellation_a_little)
+{
+    stitch_verify_options o = few();
+
+    need_context();
+    CHECK_INT(verify(o).failed_stage, STITCH_STAGE_NONE); /* the library's kernels are loaded from here on */
+    reset();
+    CHECK_INT(stitch_cancel_new(&cancel_it), 0);
+    o.cancel = cancel_it;
+    behaviour = CANCELLED_AT_CALL;
+    at_call = 3;
+    hang_ns = 300000000;
+    get_failure(&o, task_with_baseline(ctx), candidate(ctx), STITCH_E_CANCELLED, "");
+    CHECK_INT(calls, 4);
+    CHECK_INT(fake.blocked_calls, 0);
+    stitch_cancel_free(cancel_it);
 }
 
 static int stop_stage;
@@ -994,10 +1061,11 @@ TEST_MAIN(RUN(a_right_candidate), RUN(host_memory_within_reach), RUN(says_how_to
           RUN(wrong_in_one_trial), RUN(parts_not_written), RUN(changes_what_it_may_only_read),
           RUN(prepare_finds_no_inputs), RUN(prepare_changes_a_weight), RUN(nothing_is_kept_in_workspace),
           RUN(wrong_when_timed), RUN(counts_where_it_may_only_read), RUN(not_the_same_bits),
-          RUN(wrong_in_every_other_run), RUN(a_fault_is_the_candidates), RUN(outlives_the_deadline_a_little),
-          RUN(hangs_for_good), RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates),
-          RUN(a_fault_of_a_baseline), RUN(a_baseline_in_parts), RUN(options_out_of_range), RUN(stops_where_asked),
-          RUN(time_budget), RUN(slow_in_warm_up), RUN(faster_than_the_device_can_be), RUN(results_at_the_reduced_dims),
+          RUN(wrong_in_every_other_run), RUN(wrong_beside_one_within_the_budget), RUN(a_fault_is_the_candidates),
+          RUN(outlives_the_deadline_a_little), RUN(outlives_its_cancellation_a_little), RUN(hangs_for_good),
+          RUN(cancelled_anywhere), RUN(failures_that_are_not_the_candidates), RUN(a_fault_of_a_baseline),
+          RUN(a_baseline_in_parts), RUN(options_out_of_range), RUN(stops_where_asked), RUN(time_budget),
+          RUN(slow_in_warm_up), RUN(faster_than_the_device_can_be), RUN(results_at_the_reduced_dims),
           RUN(a_fault_at_the_reduced_dims), RUN(a_plan_for_one_size), RUN(the_budget_at_the_reduced_dims),
           RUN(no_budget_at_the_reduced_dims), RUN(no_callbacks_for_simulated_memory),
           RUN(host_memory_runs_out_while_simulating), RUN(host_memory_runs_out_after_timing),
