@@ -24,6 +24,7 @@ static int renew_status; /* of clearing memory that an earlier program had */
 int __wrap_stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr wanted,
                                  CUdeviceptr *out, stitch_error **e);
 int __wrap_stitch__guards_renew(stitch__device *dev, CUdeviceptr ptr, const char *name, stitch_error **e);
+int __wrap_stitch__guards_check(stitch__device *dev, bool whole, stitch__buf *found, stitch_error **e);
 
 int __wrap_stitch__guards_import(stitch__device *dev, int fd, size_t bytes, const char *name, CUdeviceptr wanted,
                                  CUdeviceptr *out, stitch_error **e)
@@ -37,6 +38,16 @@ int __wrap_stitch__guards_renew(stitch__device *dev, CUdeviceptr ptr, const char
     renewed++;
     last_renewed = ptr;
     return renew_status ? stitch__err(ctx, e, renew_status, "it could not be cleared") : STITCH_OK;
+}
+
+static const char *around = ""; /* what is found around the program's memory */
+static bool looked_at_all;      /* of it, and not only at what is near */
+
+int __wrap_stitch__guards_check(stitch__device *dev, bool whole, stitch__buf *found, stitch_error **e)
+{
+    stitch__buf_puts(found, around);
+    looked_at_all = whole;
+    return STITCH_OK;
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -296,6 +307,32 @@ TEST(bytes_that_there_are_not)
     close_server();
 }
 
+/* What is written there is the program's doing. Where inputs never change, an answer could be kept far away. */
+TEST(what_is_around_its_memory)
+{
+    static const float x[N] = {1};
+    const stitch__request look = {.op = STITCH__OP_WORKER_INSPECT},
+                          data = {.op = STITCH__OP_WORKER_DATA, .tensor = X, .bytes = BYTES};
+
+    open_server();
+    for (int fixed = 0; fixed < 2; fixed++) {
+        open_program();
+        if (fixed) {
+            int memory = some_memory();
+            CHECK_OK(stitch__memory_write(ctx, memory, 0, x, sizeof(x), "x", &err));
+            CHECK_OK(stitch__memory_freeze(ctx, memory, "x", &err));
+            CHECK_OK(ask(&data, memory));
+        }
+        start_program(0);
+        around = "";
+        CHECK_OK(ask(&look, -1));
+        CHECK(looked_at_all == fixed);
+        around = "y: 4 bytes behind it were written";
+        REFUSED(look, STITCH_E_VALIDATE, "wrote outside of its buffers: y: 4 bytes behind it");
+    }
+    close_server();
+}
+
 TEST(requests_out_of_turn)
 {
     static const int need_program[] = {
@@ -332,4 +369,4 @@ TEST(requests_out_of_turn)
 }
 
 TEST_MAIN(RUN(memory_is_cleared_between_programs), RUN(memory_that_there_is_not), RUN(room_that_does_not_fit),
-          RUN(bytes_that_there_are_not), RUN(requests_out_of_turn))
+          RUN(bytes_that_there_are_not), RUN(what_is_around_its_memory), RUN(requests_out_of_turn))
