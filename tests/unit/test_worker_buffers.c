@@ -60,6 +60,7 @@ bool __wrap_stitch__export_make(stitch__device *d, size_t bytes, CUstream stream
 static stitch__request asked; /* the last request */
 static int made, sent;        /* buffers, and descriptors that came with requests */
 static int call_status;       /* what a request ends with */
+static bool loses;            /* and the worker with it */
 
 int __wrap_stitch__worker_call(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int memory,
                                const stitch__blame *blame, stitch__reply *reply, stitch_error **e)
@@ -68,6 +69,7 @@ int __wrap_stitch__worker_call(stitch__worker *w, const stitch__scope *scope, co
         return __real_stitch__worker_call(w, scope, q, memory, blame, reply, e);
     asked = *q;
     sent += memory >= 0;
+    w->lost = loses;
     return call_status ? stitch__err(NULL, e, call_status, "trouble with a worker") : STITCH_OK;
 }
 
@@ -343,6 +345,92 @@ TEST(never_the_same_place_at_the_same_time)
     CHECK(!stitch__worker_apart(&w, &other));
 }
 
+/* ---- places ------------------------------------------------------------------------------------------------------ */
+
+enum { X, Y, STATE, TENSORS };
+
+static stitch__worker with_tensors(int pid, stitch_tensor_info infos[TENSORS], uint64_t input_bytes)
+{
+    stitch__worker w = worker(pid, NULL);
+
+    infos[X] = (stitch_tensor_info){.name = "x", .role = STITCH_TENSOR_INPUT, .bytes = input_bytes};
+    infos[Y] = (stitch_tensor_info){.name = "y", .role = STITCH_TENSOR_OUTPUT, .bytes = BYTES};
+    infos[STATE] = (stitch_tensor_info){.name = "s", .role = STITCH_TENSOR_STATE, .bytes = BYTES};
+    w.infos = infos;
+    w.count = TENSORS;
+    w.stream = (CUstream)(uintptr_t)16;
+    return w;
+}
+
+static void forget_places(stitch__worker *w)
+{
+    for (int set = 0; set < STITCH__SETS; set++)
+        stitch__zero_free(w->places[set]);
+    stitch__zero_free(w->unshared);
+    forget_all(w);
+}
+
+/* Each place of a tensor is the other place there. Inputs have a second one where they are small. */
+TEST(places_crosswise)
+{
+    static const uint64_t sizes[] = {BYTES, STITCH__KEPT_BYTES, STITCH__KEPT_BYTES + 1};
+
+    for (size_t i = 0; i < STITCH__COUNT(sizes); i++) {
+        stitch_tensor_info infos[2][TENSORS];
+        stitch__worker lender = with_tensors(PID, infos[0], sizes[i]), w = with_tensors(PID + 1, infos[1], sizes[i]);
+        bool small = sizes[i] <= STITCH__KEPT_BYTES;
+
+        made = call_status = 0;
+        CHECK_OK(stitch__outputs_share(&lender, NULL, NULL, &err));
+        CHECK_INT(made, small ? 4 : 3);
+        CHECK_OK(stitch__outputs_share(&w, &lender, NULL, &err));
+        CHECK_INT(made, small ? 4 : 3 + 1); /* what the other one has no second place of */
+        for (int set = 0; set < STITCH__SETS; set++) {
+            CHECK(w.places[set][Y] && w.places[set][Y] == lender.places[1 - set][Y]);
+            CHECK(!w.places[set][STATE] && !lender.places[set][STATE]);
+            CHECK(!small || (w.places[set][X] && w.places[set][X] == lender.places[1 - set][X]));
+        }
+        CHECK(small || (w.places[0][X] && w.places[0][X] != lender.places[0][X] && !w.places[1][X]));
+        CHECK(lender.lends && stitch__worker_apart(&w, &lender) && stitch__worker_stands(&w, &lender));
+        forget_places(&w);
+        forget_places(&lender);
+    }
+}
+
+/* Where memory cannot be shared outputs are fetched, and why is said; a worker that is lost is another matter. */
+TEST(no_places)
+{
+    static const struct {
+        int status;
+        bool lost, fetched;
+    } rows[] = {{STITCH_E_UNSUPPORTED, false, true},
+                {STITCH_E_DRIVER, false, true},
+                {STITCH_E_CANCELLED, false, false},
+                {STITCH_E_TIMEOUT, false, false},
+                {STITCH_E_IO, true, false}};
+
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        stitch_tensor_info infos[TENSORS];
+        stitch__worker w = with_tensors(PID, infos, BYTES);
+        int rc;
+
+        call_status = rows[i].status;
+        loses = rows[i].lost;
+        rc = stitch__outputs_share(&w, NULL, NULL, &err);
+        loses = false;
+        if (rows[i].fetched) {
+            CHECK_OK(rc);
+            CHECK_STR(stitch__worker_unshared(&w), "trouble with a worker");
+            CHECK(!w.places[0] && !w.places[1]);
+        } else {
+            CHECK_ERR(rc, rows[i].status, "trouble with a worker");
+            CHECK(!stitch__worker_unshared(&w));
+        }
+        forget_places(&w);
+    }
+    call_status = 0;
+}
+
 /* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 static int last_end; /* of the connection that is closed while outputs are copied; -1: none is */
@@ -421,4 +509,4 @@ TEST(outputs_of_one_that_has_died)
 TEST_MAIN(RUN(what_is_lent_is_kept), RUN(a_worker_that_is_lost_borrows_nothing), RUN(there_is_nothing_to_borrow),
           RUN(whether_it_is_still_there), RUN(what_one_that_idles_has), RUN(one_program_after_another),
           RUN(no_more_of_it), RUN(borrowed_once_more), RUN(what_may_idle), RUN(never_the_same_place_at_the_same_time),
-          RUN(outputs_of_one_that_has_died))
+          RUN(places_crosswise), RUN(no_places), RUN(outputs_of_one_that_has_died))
