@@ -315,6 +315,7 @@ TEST(fixed_inputs_are_looked_after)
             kept.hidden_after = 8;
             get_verdict(&o, t, candidate(ctx));
             CHECK_INT(kept.looks, !fixed || hides ? 1 : 8 + 1);
+            CHECK(fixed ? !kept.room : kept.room > 0); /* nor are there answers of earlier runs to be found */
             CHECK_INT(got.s.failed_stage, hides ? STITCH_STAGE_TIME : STITCH_STAGE_NONE);
         }
     }

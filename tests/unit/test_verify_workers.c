@@ -664,6 +664,22 @@ TEST(memory_that_has_gone)
     check_alone("the memory that it shared with the candidate is gone");
 }
 
+/* What it does in trials is looked for after them, not only when it is timed. */
+TEST(a_candidate_that_writes_outside)
+{
+    static const int stages[] = {STITCH_STAGE_CORRECT, STITCH_STAGE_EXPLOIT};
+
+    need_context();
+    for (int i = 0; i < 2; i++) {
+        reset();
+        will.fails.event = INSPECT;
+        will.fails.nth = 1 + i;
+        will.fails.code = STITCH_E_VALIDATE;
+        CHECK_INT(verify().failed_stage, stages[i]);
+        CHECK_INT(got.s.status, STITCH_E_VALIDATE);
+    }
+}
+
 /* It is the baseline's doing, and would be found to be the candidate's. */
 TEST(a_baseline_that_writes_outside)
 {
@@ -903,8 +919,8 @@ TEST(one_that_cannot)
 
 TEST_MAIN(RUN(both_in_workers), RUN(a_wrong_run_in_a_worker), RUN(the_control), RUN(no_control),
           RUN(a_control_that_was_disturbed), RUN(a_control_that_is_too_much), RUN(a_bound_of_what_was_measured),
-          RUN(the_same_places), RUN(memory_that_has_gone), RUN(a_baseline_that_writes_outside),
-          RUN(inputs_are_drawn_again), RUN(a_baseline_that_is_lost), RUN(times_beside_a_baseline_that_is_lost),
-          RUN(a_control_that_ends_the_candidates_worker), RUN(cancelled_in_a_worker), RUN(without_one_of_its_steps),
-          RUN(with_all_that_was_prepared), RUN(one_that_died_while_it_idled), RUN(one_that_cannot),
-          RUN(nothing_is_left))
+          RUN(the_same_places), RUN(memory_that_has_gone), RUN(a_candidate_that_writes_outside),
+          RUN(a_baseline_that_writes_outside), RUN(inputs_are_drawn_again), RUN(a_baseline_that_is_lost),
+          RUN(times_beside_a_baseline_that_is_lost), RUN(a_control_that_ends_the_candidates_worker),
+          RUN(cancelled_in_a_worker), RUN(without_one_of_its_steps), RUN(with_all_that_was_prepared),
+          RUN(one_that_died_while_it_idled), RUN(one_that_cannot), RUN(nothing_is_left))
