@@ -108,9 +108,9 @@ int cli_fail(cli *c, const char *what, int status, stitch_error *err); /* prints
 int cli_fail_text(cli *c, const char *what, int status, const char *message, const char *details);
 void cli_on_token(size_t request, int reasoning, const char *text, size_t len, void *userdata);
 void cli_on_stage(int stage, int status, int64_t done, int64_t total, void *userdata);
-char *
-cli_read_file(const char *path); /* malloc; NULL with errno set: EINVAL if it is no regular file, EILSEQ for a NUL */
-const char *cli_why(int number); /* that errno in words */
+/* malloc; NULL with errno set, EINVAL where it is no regular file, EILSEQ where it holds a NUL: cli_why() in words. */
+char *cli_read_file(const char *path);
+const char *cli_why(int number);
 
 int cli_flush(int code); /* of stdout; the exit code, and a message if it could not be written */
 /* Whether a file (regular: no pipe, no device) can be written, before anybody works for what goes into it: 0 or an exit

@@ -269,6 +269,8 @@ def test_tasks():
         with tap.raises(stitch.InvalidError, "another type"):  # big-endian
             task.set_data("w", (c_int32.__ctype_be__ * 3)(1, 2, 3))
         task.set_data("w", bytes(12))
+        task.add_tensor("v", "bf16", [3], "weight")
+        task.set_data("v", array.array("H", [1, 2, 3]))  # its bits
         task.set_data("w", array.array("i", [1, 2, 3]))
         task.set_text(description="doubles", source="def f(x): ...")
         task.precision = "tf32"

@@ -211,7 +211,7 @@ class Task(Handle):
             try:
                 return function(stream or 0, last[1].copy())
             finally:
-                calls.clear()
+                calls.pop()
 
         return callback(c.stitch_reference_fn, enqueue)
 

@@ -71,7 +71,7 @@ def host_memory(data: Any, name: str, dtype: Dtype) -> memoryview:
     if not memory.c_contiguous:
         raise InvalidError("the data is not contiguous")
     kind, size = memory.format.lstrip("@=<"), memory.itemsize
-    bits = size == 1 or dtype is Dtype.NONE or (dtype is Dtype.BF16 and kind in ("h", "H"))
+    bits = size == 1 or dtype is Dtype.NONE or kind[-1:] == "x" or (dtype is Dtype.BF16 and kind in ("h", "H"))
     typestr = TYPESTR.get(dtype, "|V0")
     if not bits and not (kind in _KINDS.get(typestr[1], ()) and size == int(typestr[2:])):
         raise InvalidError(

@@ -312,10 +312,10 @@ def solve(
 ) -> Dict[str, Any]:
     """The loop on one task with the models that the context has: its line of results. What the task itself does wrong,
     when it is made or later, and a model that has no plan or no room for it become an `error` of the line; exceptions
-    that are not about this task (no model, cancelled, a device that was lost before) come through. programs: a folder for the best program, saved as
-    <key>.stitch, and as <key>.py with ModelNew (beside <key>.task.py where `values` changed the task's file). judging:
-    arguments of judge(), which is asked then, too: its answer is `kernelbench` of the line. precision "fp16" or "bf16"
-    casts module and inputs, for us and for judge(). options: as for from_file()."""
+    that are not about this task (no model, cancelled, a device that was lost before) come through. programs: a folder
+    for the best program, saved as <key>.stitch, and as <key>.py with ModelNew (beside <key>.task.py where `values`
+    changed the task's file). judging: arguments of judge(), which is asked then, too: its answer is `kernelbench` of
+    the line. precision "fp16" or "bf16" casts module and inputs, for us and for judge(). options: as for from_file()."""
     from . import torch as bridge  # pylint: disable=import-outside-toplevel
     from .torch import _optimize  # pylint: disable=import-outside-toplevel
 
