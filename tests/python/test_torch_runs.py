@@ -218,8 +218,27 @@ def test_modules_that_give_other_results_each_time():
             lambda x: torch.empty(8, 4).copy_(x),
             lambda x: (random.random(), x * 2)[1],
             lambda x: x / 0 - x / 0,  # NaN is what it was
+            lambda x: torch.nn.functional.dropout(x, 1e-9, training=True),  # drawn alike, but by chance
+            lambda x: x + torch.randint(0, 2, (4,)),
         ):
             bridge.task(Bad(function), torch.randn(8, 4), ctx=ctx).close()
+
+
+def test_random_numbers_that_forward_seeds():
+    def seeds(x):
+        torch.manual_seed(3)
+        return x + torch.rand_like(x)
+
+    def has_its_own(x):
+        return x * torch.randn(8, 4, generator=torch.Generator().manual_seed(3))
+
+    with sim.context() as ctx:
+        with tap.raises(stitch.UnsupportedError, "seeds their generator itself", "a buffer of the module"):
+            bridge.task(Bad(seeds), torch.randn(8, 4), ctx=ctx)
+        with tap.raises(stitch.UnsupportedError, "from a generator of its own"):
+            bridge.task(Bad(has_its_own), torch.randn(8, 4), ctx=ctx)
+        default = lambda x: x + torch.rand(8, 4, generator=torch.default_generator)  # noqa: E731
+        bridge.task(Bad(default), torch.randn(8, 4), ctx=ctx).close()
 
 
 def test_two_runs_that_round_otherwise():

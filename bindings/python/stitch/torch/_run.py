@@ -67,6 +67,21 @@ class Record:
             raise UnsupportedError("forward draws other random numbers for the same inputs")
         return self._drawn[number]
 
+    def drew_the_same(self, other: "Record") -> bool:
+        """Whether two runs drew the same numbers, and that is no chance."""
+        return (
+            len(self._drawn) == len(other._drawn)
+            and all(map(torch.equal, self._drawn, other._drawn))
+            and sum(map(_surprise, self._drawn)) >= 32
+        )
+
+
+def _surprise(drawn: torch.Tensor) -> float:
+    """How unlikely it is, in bits, that such numbers are drawn twice."""
+    some = drawn.flatten()[:4096]
+    shares = torch.unique(some, return_counts=True)[1].double() / max(some.numel(), 1)
+    return -some.numel() * float(torch.log2((shares * shares).sum())) if some.numel() else 0.0
+
 
 def other_generators() -> Any:
     """The states of Python's and NumPy's generators: whether forward draws from them, which cannot be fed."""
@@ -79,6 +94,13 @@ def _arguments(func: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[s
     for i, argument in enumerate(func._schema.arguments):
         named[argument.name] = args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
     return named
+
+
+def _is_default(generator: torch.Generator) -> bool:
+    """By its state: operators are given another object for it."""
+    on_gpu = generator.device.type == "cuda"
+    default = torch.cuda.default_generators[generator.device.index or 0] if on_gpu else torch.default_generator
+    return torch.equal(generator.get_state(), default.get_state())
 
 
 def _no_dropout(named: Dict[str, Any]) -> bool:
@@ -174,6 +196,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _random(self, func: Any, named: Dict[str, Any]) -> Any:
         """The result of a random operator; NotImplemented: it draws nothing."""
         name = func._schema.name.partition("::")[2]
+        if named.get("generator") is not None and not _is_default(named["generator"]):
+            raise UnsupportedError(
+                f"forward draws random numbers (aten.{name}) from a generator of its own, which an optimised module would "
+                "not draw from: draw outside of it, or from PyTorch's default generator"
+            )
         like: Any = named.get("self")
         dtype = named.get("dtype") or (like.dtype if isinstance(like, torch.Tensor) else None)
         device = named.get("device") or (like.device if isinstance(like, torch.Tensor) else None)

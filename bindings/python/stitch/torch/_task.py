@@ -291,7 +291,13 @@ def _try_out(
         )
     for _ in range(4 if watch.dynamic else 1):
         others = [leaf if keep else _data.another(leaf) for leaf, keep in zip(subject.leaves, kept)]
-        again, _, results = subject.call(runner, others)
+        fresh = _run.Record()
+        again, _, results = subject.call(runner, others, fresh.draw)
+        if record.drew_the_same(fresh):
+            raise UnsupportedError(
+                "forward draws the same random numbers in each run, for it seeds their generator itself: what is made of "
+                "them belongs into a buffer of the module"
+            )
         if shapes_of(again) != shapes_of(outputs) or not _tree.same(results, subject.results):
             raise UnsupportedError("the shapes or numbers that forward gives depend on the values of its inputs")
     return outputs, watch
