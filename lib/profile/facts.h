@@ -119,8 +119,8 @@ typedef struct stitch__facts {
      * in no CUDA call. */
     double sync_us, host_us;
     double slow_call_us; /* ... and while it was in the one CUDA call, no launch and no wait, that took most of it */
-    double copy_us, overlap_us,
-        host_copy_us; /* copies and fills; of them, beside kernels, and between host and device */
+    double copy_us;      /* copies and fills */
+    double overlap_us, host_copy_us; /* of them, beside kernels, and between host and device */
     uint64_t copy_bytes, host_copy_bytes, launches, copies, fills, pageable_copies; /* launches: of kernels */
     bool graph;            /* the run was one launch of a graph */
     const char *slow_call; /* "cuMemAlloc_v2"; "" */

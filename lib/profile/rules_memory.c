@@ -194,7 +194,8 @@ bool stitch__rule_cache_bound(const stitch__subject *s, stitch__finding *out)
     else
         stitch__say(out->action, "%s", tiles_hint);
     if (isnan(g->sectors))
-        stitch__say(out->action, " Whether accesses are coalesced was not counted: check that first.");
+        stitch__say(out->action, "%sWhether accesses are coalesced was not counted: check that first.",
+                    *out->action ? " " : "");
     out->part = 1 - fmax(g->dram, stitch__or(g->compute, 0));
     out->line = waits    ? stitch__waiting_line(s->k, "lg_throttle", "long_scoreboard")
                 : shared ? stitch__waiting_line(s->k, "short_scoreboard", "mio_throttle")

@@ -63,11 +63,6 @@ static double sum(double a, double b)
 
 /* ---- the run ---- */
 
-bool stitch__all_counted(const stitch__figures *g)
-{
-    return !isnan(g->dram) && !isnan(g->l2) && !isnan(g->l1) && !isnan(g->fma) && !isnan(g->issue);
-}
-
 static double launch_time(const stitch__kernel_fact *k)
 {
     double time = positive(k->time_us);
@@ -273,6 +268,11 @@ static void judge_by_counts(const stitch__facts *f, const stitch__kernel_fact *k
         "%.3g operations for each byte that threads ask for, and arithmetic bounds it from %.3g on (counted, not "
         "timed)",
         intensity, ridge);
+}
+
+bool stitch__all_counted(const stitch__figures *g)
+{
+    return !isnan(g->dram) && !isnan(g->l2) && !isnan(g->l1) && !isnan(g->fma) && !isnan(g->issue);
 }
 
 static void judge_wait(const stitch__kernel_fact *k, const stitch__figures *g, stitch__judged *j)
