@@ -38,19 +38,6 @@ static CUresult CUDAAPI pop(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-static int released;
-
-static CUresult CUDAAPI release(CUmemGenericAllocationHandle memory)
-{
-    released += memory == 1;
-    return CUDA_SUCCESS;
-}
-
-static CUresult CUDAAPI address_free(CUdeviceptr at, size_t bytes)
-{
-    return CUDA_SUCCESS;
-}
-
 int __real_stitch__worker_call(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int memory,
                                const stitch__blame *blame, stitch__reply *reply, stitch_error **e);
 int __wrap_stitch__worker_call(stitch__worker *w, const stitch__scope *scope, const stitch__request *q, int memory,
@@ -85,11 +72,26 @@ bool __wrap_stitch__export_make(stitch__device *d, size_t bytes, CUstream stream
     return out->fd >= 0;
 }
 
+static int freed; /* buffers */
+
+static CUresult CUDAAPI free_memory(CUmemGenericAllocationHandle memory)
+{
+    freed++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI free_addresses(CUdeviceptr at, size_t bytes)
+{
+    return CUDA_SUCCESS;
+}
+
 static stitch__worker worker(int pid, stitch__buffer *b)
 {
     stitch__worker w = {.dev = &dev, .buffers = b, .buffer_count = b ? 1 : 0, .buffer_cap = b ? 1 : 0};
 
     driver.MemExportToShareableHandle = export_memory;
+    driver.MemRelease = free_memory;
+    driver.MemAddressFree = free_addresses;
     driver.CtxPushCurrent = push;
     driver.CtxPopCurrent = pop;
     dev.drv = &driver;
@@ -212,13 +214,6 @@ static uint32_t share(stitch__worker *w, uint64_t bytes)
     return asked.buffer;
 }
 
-static void forget_all(stitch__worker *w)
-{
-    for (size_t i = 0; i < w->buffer_count; i++)
-        w->buffers[i].memory = (stitch__export){.fd = -1}; /* nothing is mapped */
-    stitch__buffers_release(w, false);
-}
-
 /* A program finds memory of its own; what is free again serves the next one, if it is of the size that it needs. */
 TEST(one_program_after_another)
 {
@@ -246,8 +241,10 @@ TEST(one_program_after_another)
     CHECK_ERR(stitch__buffer_share(&w, NULL, &q, &out, &err), STITCH_E_DRIVER, "trouble");
     CHECK(!out && w.buffers_unsure && !stitch__buffers_spare(&w));
     CHECK_INT(count_descriptors(), before);
-    forget_all(&w);
+    freed = 0;
+    stitch__buffers_release(&w, false);
     CHECK(!w.buffers_unsure && !w.buffer_count);
+    CHECK_INT(freed, made - 1); /* but for what was made to be another one's */
 }
 
 TEST(no_more_of_it)
@@ -257,21 +254,16 @@ TEST(no_more_of_it)
     CUdeviceptr out = 1;
     int before = count_descriptors();
 
-    made = sent = call_status = released = 0;
+    made = sent = freed = call_status = 0;
     for (uint32_t i = 0; i < STITCH__WORKER_BUFFERS; i++)
         CHECK_INT(share(&w, BYTES), i);
-    driver.MemRelease = release;
-    driver.MemAddressFree = address_free;
     CHECK_ERR(stitch__buffer_share(&w, NULL, &q, &out, &err), STITCH_E_UNSUPPORTED, "no more memory");
-    CHECK_INT(released, 1);
-    driver.MemRelease = NULL;
-    driver.MemAddressFree = NULL;
     CHECK(!out && w.buffer_count == STITCH__WORKER_BUFFERS && sent == STITCH__WORKER_BUFFERS);
+    CHECK_INT(freed, 1);                              /* which there was no number for */
     w.buffers[7].memory = (stitch__export){.fd = -1}; /* a number that is free */
     CHECK_INT(share(&w, BYTES), 7);
-    for (uint32_t i = 0; i < STITCH__WORKER_BUFFERS; i++)
-        w.buffers[i].memory.fd = -1;
-    forget_all(&w);
+    stitch__buffers_release(&w, false);
+    CHECK_INT(freed, 1 + STITCH__WORKER_BUFFERS);
     CHECK_INT(count_descriptors(), before);
 }
 
@@ -367,7 +359,7 @@ static void forget_places(stitch__worker *w)
     for (int set = 0; set < STITCH__SETS; set++)
         stitch__zero_free(w->places[set]);
     stitch__zero_free(w->unshared);
-    forget_all(w);
+    stitch__buffers_release(w, false);
 }
 
 /* Each place of a tensor is the other place there. Inputs have a second one where they are small. */
