@@ -89,7 +89,8 @@ static CUresult load_variables(stitch__drv_context *ctx, stitch__drv_module *m)
     for (size_t i = 0; i < m->variable_count; i++) {
         const stitch__sim_variable *v = stitch__sim_module_variable(m->core, i);
         stitch__sim_alloc *a;
-        if (stitch__sim_memory_alloc(ctx->mem, v->size ? v->size : 1, v->align, v->name, &a, NULL))
+        if (v->size > stitch__drv_memory_left(ctx) ||
+            stitch__sim_memory_alloc(ctx->mem, v->size ? v->size : 1, v->align, v->name, &a, NULL))
             return CUDA_ERROR_OUT_OF_MEMORY;
         a->managed = true;
         a->readonly = v->constant;

@@ -229,6 +229,23 @@ TEST(memory)
     OK(cu.cuMemFreeAsync(p, NULL));
 }
 
+/* Variables of a module count, too. */
+TEST(large_variables)
+{
+    enum { COUNT = 40 }; /* of almost 4 GiB, which is the most that one may have */
+    static char text[COUNT * 60 + 100] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+    size_t before, after;
+    CUmodule m;
+
+    begin();
+    for (int i = 0; i < COUNT; i++)
+        snprintf(text + strlen(text), 60, ".visible .global .align 8 .b8 big%d[4000000000];\n", i);
+    OK(cu.cuMemGetInfo_v2(&before, NULL));
+    CU(cu.cuModuleLoadData(&m, text), CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cu.cuMemGetInfo_v2(&after, NULL));
+    CHECK_INT(after, before);
+}
+
 TEST(rectangles)
 {
     begin();
@@ -463,5 +480,5 @@ TEST(finish)
 }
 
 TEST_MAIN(RUN(not_initialised), RUN(versions), RUN(devices), RUN(contexts), RUN(primary_context), RUN(memory),
-          RUN(rectangles), RUN(host_memory), RUN(pointers), RUN(virtual_memory), RUN(streams_and_events),
-          RUN(host_functions), RUN(finish))
+          RUN(large_variables), RUN(rectangles), RUN(host_memory), RUN(pointers), RUN(virtual_memory),
+          RUN(streams_and_events), RUN(host_functions), RUN(finish))
