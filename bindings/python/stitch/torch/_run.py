@@ -203,6 +203,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         like: Any = named.get("self")
         dtype = named.get("dtype") or (like.dtype if isinstance(like, torch.Tensor) else None)
+        if isinstance(dtype, int):  # the default of randint, by its number: int64
+            dtype = None
         device = named.get("device") or (like.device if isinstance(like, torch.Tensor) else None)
         size: Any = named.get("size") if named.get("size") is not None else getattr(like, "shape", ())
         standard = dtype or (torch.float64 if self._widens else torch.get_default_dtype())
