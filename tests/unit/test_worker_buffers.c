@@ -498,7 +498,45 @@ TEST(outputs_of_one_that_has_died)
     stitch_context_free(ctx);
 }
 
+/* Of the very run that is asked for, from where the worker has put them. */
+TEST(outputs_of_runs_of_a_block)
+{
+    enum { RUNS = 3, ROW = 512, AT_Y = 256 };
+    stitch_context_options options = STITCH_CONTEXT_OPTIONS_INIT;
+    stitch_tensor_info infos[TENSORS];
+    stitch__worker w = with_tensors(PID, infos, BYTES);
+    static char theirs[RUNS][ROW], ours[BYTES];
+    CUdeviceptr places[TENSORS] = {0}, into[TENSORS] = {0, (CUdeviceptr)(uintptr_t)ours, 0};
+    uint64_t offsets[TENSORS] = {0, AT_Y, 0};
+    stitch_context *ctx = NULL;
+    int ends[2];
+
+    options.device = "none";
+    CHECK_OK(stitch_context_new(&ctx, &options, &err));
+    stitch__scope scope = stitch__scope_make(ctx, NULL, 10000);
+    w.ctx = dev.ctx = ctx;
+    driver.MemcpyDtoDAsync = copy;
+    driver.StreamQuery = driver.StreamSynchronize = ready;
+    last_end = -1;
+    w.places[0] = w.places[1] = places;
+    w.kept = (CUdeviceptr)(uintptr_t)theirs;
+    w.kept_bytes = ROW;
+    w.kept_offsets = offsets;
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    w.channel = (stitch__channel){.fd = ends[0], .ctx = ctx};
+    for (int run = 0; run < RUNS; run++)
+        memset(theirs[run] + AT_Y, 'a' + run, BYTES);
+    for (int run = RUNS - 1; run >= 0; run--) {
+        CHECK_OK(stitch__outputs_fetch(&w, &scope, STITCH__SETS + run, into, NULL, &err));
+        CHECK(ours[0] == 'a' + run && ours[BYTES - 1] == 'a' + run);
+    }
+    close(ends[1]);
+    stitch__channel_close(&w.channel);
+    dev.ctx = NULL;
+    stitch_context_free(ctx);
+}
+
 TEST_MAIN(RUN(what_is_lent_is_kept), RUN(a_worker_that_is_lost_borrows_nothing), RUN(there_is_nothing_to_borrow),
           RUN(whether_it_is_still_there), RUN(what_one_that_idles_has), RUN(one_program_after_another),
           RUN(no_more_of_it), RUN(borrowed_once_more), RUN(what_may_idle), RUN(never_the_same_place_at_the_same_time),
-          RUN(places_crosswise), RUN(no_places), RUN(outputs_of_one_that_has_died))
+          RUN(places_crosswise), RUN(no_places), RUN(outputs_of_one_that_has_died), RUN(outputs_of_runs_of_a_block))
