@@ -529,6 +529,124 @@ TEST(runs_ahead)
     }
 }
 
+static struct {
+    int blocks, runs, hashes, set; /* calls, and the set that was fetched */
+    uint64_t filled;               /* the last seed */
+} asked;
+
+static int note_runs(void *self, const stitch__scope *scope, const stitch__run_block *block, stitch__took *took,
+                     uint64_t *hashes, int *code, stitch_error **why, stitch_error **e)
+{
+    asked.blocks++;
+    return STITCH_OK;
+}
+
+static int note_run(void *self, const stitch__scope *scope, const stitch__run *run, int *code, stitch_error **why,
+                    stitch_error **e)
+{
+    asked.runs++;
+    return STITCH_OK;
+}
+
+static int note_fill(void *self, const stitch__scope *scope, uint64_t seed, const stitch__variant *variant,
+                     stitch_error **e)
+{
+    asked.filled = seed;
+    return STITCH_OK;
+}
+
+static int note_hash(void *self, const stitch__scope *scope, uint64_t seed, bool inputs, uint64_t *out,
+                     stitch_error **e)
+{
+    asked.hashes++;
+    return STITCH_OK;
+}
+
+static int note_fetch(void *self, const stitch__scope *scope, int set, const CUdeviceptr *into, CUstream stream,
+                      stitch_error **e)
+{
+    asked.set = set;
+    return STITCH_OK;
+}
+
+enum { SEED = 5, OTHER_SEED = 6 };
+
+/* A verification of a task without tensors, for which two runs on the same inputs have been made ahead. */
+static stitch__verify foresee(stitch__device *dev, bool states)
+{
+    static const stitch__candidate_ops ops = {
+        .run_block = note_runs, .run = note_run, .fill_inputs = note_fill, .hash = note_hash, .fetch = note_fetch};
+    static uint64_t hashes[2];
+    stitch__block_run two[2] = {{.run = stitch__run_of_set(0)},
+                                {.run = stitch__run_of_set(1), .does = STITCH__RUN_INPUTS}};
+    stitch__verify v = {.ctx = ctx, .dev = dev, .candidate = {&ops, NULL}, .room = 2, .has_states = states};
+    int code = STITCH_OK;
+
+    v.hasher.dev = dev;
+    v.hashes = &hashes[0];
+    v.hashes_after = &hashes[1];
+    two[0].run.draw = 1;
+    two[0].run.seed = SEED;
+    memset(&asked, 0, sizeof(asked));
+    CHECK_OK(stitch__ahead_make(&v, two, 2, &code, &err, &err));
+    CHECK_INT(asked.blocks, states ? 0 : 1);
+    return v;
+}
+
+/* What was made ahead is the result of the very runs that come, or of none: then those are made. */
+TEST(runs_that_were_not_foreseen)
+{
+    static const stitch__variant large = {.scale = 64};
+    const stitch__run first = stitch__run_of_set(0), second = stitch__run_of_set(1);
+    stitch__run moved = first, without = first, left = first;
+    const struct {
+        uint64_t seed;
+        const stitch__variant *variant;
+        const stitch__run *run;
+        int times;
+        bool foreseen, states;
+    } rows[] = {
+        {SEED, NULL, &first, 1, true, false},    {OTHER_SEED, NULL, &first, 1, false, false},
+        {SEED, &large, &first, 1, false, false}, {SEED, NULL, &second, 1, false, false},
+        {SEED, NULL, &moved, 1, false, false},   {SEED, NULL, &without, 1, false, false},
+        {SEED, NULL, &left, 1, false, false},    {SEED, NULL, &first, 2, false, false},
+        {SEED, NULL, &first, 1, false, true},
+    };
+    stitch__device *dev = NULL;
+    int code = STITCH_OK;
+
+    moved.moved = 1;
+    without.skip = 0;
+    left.poison = -1;
+    need_context();
+    CHECK_OK(stitch__device_get(ctx, &dev, &err));
+    CHECK_OK(stitch__device_enter(dev, &err));
+    for (size_t i = 0; i < STITCH__COUNT(rows); i++) {
+        stitch__verify v = foresee(dev, rows[i].states);
+        CHECK_OK(stitch__draw_inputs(&v, rows[i].seed, rows[i].variant, &err));
+        CHECK_OK(stitch__candidate_run(&v, &v.scope, rows[i].run, rows[i].times, NULL, &code, &err, &err));
+        printf("# row %zu\n", i);
+        CHECK_INT(asked.runs, rows[i].foreseen ? 0 : rows[i].times);
+        CHECK_INT(asked.set, rows[i].foreseen ? STITCH__SETS : rows[i].run->set);
+        CHECK_INT(asked.filled, rows[i].foreseen ? 0 : rows[i].seed); /* else it still had the last ones' */
+        CHECK(stitch__ahead_left(&v) == rows[i].foreseen);
+        stitch__ahead_close(&v);
+    }
+    for (int other = 0; other < 2; other++) { /* hashes with another key say nothing */
+        stitch__verify v = foresee(dev, false);
+        size_t changed;
+        CHECK_OK(stitch__draw_inputs(&v, SEED, NULL, &err));
+        CHECK_OK(stitch__hash_tensors(&v, true, &err));
+        CHECK_OK(stitch__candidate_run(&v, &v.scope, &first, 1, NULL, &code, &err, &err));
+        CHECK_OK(stitch__candidate_run(&v, &v.scope, &second, 1, NULL, &code, &err, &err));
+        v.hashed_with += (uint64_t)other;
+        CHECK_OK(stitch__find_changed(&v, true, &changed, &err));
+        CHECK_INT(asked.hashes, other);
+        stitch__ahead_close(&v);
+    }
+    stitch__device_leave(dev);
+}
+
 /* Whichever run is wrong, the verdict is the one that runs alone lead to; also where one changes an input that it may
  * only read. (Beyond the trials the reference would compute with that one, for here it is in the same memory.) */
 TEST(the_same_verdict_as_alone)
@@ -701,6 +819,6 @@ TEST(host_memory_runs_out)
 TEST_MAIN(RUN(the_report_has_the_blocks), RUN(timed_runs_that_write_outside), RUN(fixed_inputs_are_looked_after),
           RUN(blocks_take_turns), RUN(any_number_of_runs), RUN(blocks_are_short), RUN(a_wrong_run),
           RUN(an_output_that_changed), RUN(an_output_that_was_mended), RUN(out_of_time), RUN(no_room),
-          RUN(a_fault_in_a_block), RUN(runs_ahead), RUN(the_same_verdict_as_alone), RUN(an_output_that_changed_ahead),
-          RUN(a_deadline_that_others_used_up), RUN(a_profile_that_waits_too_long), RUN(host_memory_runs_out),
-          RUN(nothing_is_left))
+          RUN(a_fault_in_a_block), RUN(runs_ahead), RUN(runs_that_were_not_foreseen), RUN(the_same_verdict_as_alone),
+          RUN(an_output_that_changed_ahead), RUN(a_deadline_that_others_used_up), RUN(a_profile_that_waits_too_long),
+          RUN(host_memory_runs_out), RUN(nothing_is_left))
