@@ -191,6 +191,17 @@ static bool needs_ptx(const stitch__scan *scan, const stitch_image *image)
     return false;
 }
 
+/* Whether a source may have PTX of its own: it says so, or what it says is put together by the preprocessor. */
+static bool has_inline_ptx(const char *source)
+{
+    static const char *const signs[] = {"asm", "ptx", "##", "%:%:", "\\\n", "\\\r"};
+    for (size_t i = 0; i < STITCH__COUNT(signs); i++) {
+        if (strstr(source, signs[i]))
+            return true;
+    }
+    return false;
+}
+
 static stitch__scan_function *find_function(const stitch__scan *scan, const char *symbol)
 {
     for (size_t i = 0; i < scan->function_count; i++) {
@@ -242,18 +253,21 @@ static int fill_gaps(stitch__scan *scan, const stitch__scan *ptx)
     return rc;
 }
 
-/* Machine code looks the same for calls of the device runtime and of what an address leads to. */
-static int take_calls(stitch__scan *scan, const stitch__scan *ptx)
+/* Machine code looks the same for calls of the device runtime and of what an address leads to, and for parameters and
+ * the number of the launch. */
+static int take_hidden(stitch__scan *scan, const stitch__scan *ptx)
 {
-    stitch__sass s = {.kind = STITCH__SCAN_CALL, .name = "call"};
     int rc = STITCH_OK;
 
     for (size_t i = 0; i < ptx->function_count; i++) {
         stitch__scan_function *f = find_function(scan, ptx->functions[i].symbol);
         for (size_t k = 0; k < ptx->functions[i].op_count && rc == STITCH_OK; k++) {
             const stitch__scan_op *o = &ptx->functions[i].ops[k];
-            if (o->kind == STITCH__SCAN_CALL && scan->function_count)
-                rc = stitch__scan_add_op(scan, f ? f : &scan->functions[0], &s, o->at, true);
+            stitch__sass s = {.kind = o->kind};
+            if ((o->kind != STITCH__SCAN_CALL && o->kind != STITCH__SCAN_LAUNCH) || !scan->function_count)
+                continue;
+            snprintf(s.name, sizeof(s.name), "%s", o->name);
+            rc = stitch__scan_add_op(scan, f ? f : &scan->functions[0], &s, o->at, true);
         }
     }
     return rc;
@@ -283,7 +297,7 @@ static int read_ptx(stitch__scan *scan, const stitch_image *ptx, stitch_error **
     if (rc == STITCH_OK)
         rc = fill_gaps(scan, other);
     if (rc == STITCH_OK)
-        rc = take_calls(scan, other);
+        rc = take_hidden(scan, other);
     if (rc == STITCH_OK) {
         decide_types(scan, other);
         for (size_t i = 0; i < scan->global_count; i++) {
@@ -440,7 +454,8 @@ int stitch__scan_program(stitch_context *ctx, stitch_program *program, const sti
     int rc = new_scan(ctx, image, &scan, err);
     if (rc == STITCH_OK)
         rc = read_image(scan, image, err);
-    if (rc == STITCH_OK && needs_ptx(scan, image)) {
+    if (rc == STITCH_OK &&
+        (needs_ptx(scan, image) || (!stitch_image_is_ptx(image) && has_inline_ptx(stitch_program_source(program))))) {
         rc = from ? from->ptx(from->self, scan->arch, &ptx, err) : compile_ptx(ctx, program, scan->arch, &made, err);
         if (rc == STITCH_OK)
             ptx = from ? ptx : made;

@@ -47,6 +47,7 @@ typedef enum stitch__scan_type {
     X(STORE, "store to global memory") /* reductions, atomics and bulk copies too, and generic stores */               \
     X(LOCAL, "local memory")                                                                                           \
     X(CLOCK, "clock")                                                                                                  \
+    X(LAUNCH, "number of the launch")  /* seen in PTX only: machine code loads it like a parameter */                  \
     X(TRAP, "trap")                                                                                                    \
     X(CALL, "indirect call") /* to another section: its effects are not this function's own */
 /* clang-format on */
@@ -159,8 +160,8 @@ typedef struct stitch__scan_source {
 
 /* Reads the program's code for the image's architecture, its products and its module variables, and judges them by the
  * task's precision (task NULL: only facts). `image` is the program's, from stitch_program_compile(). Where machine
- * code does not tell enough (module variables, tcgen05 products, an unknown architecture) the source's PTX comes from
- * `from`; NULL: it is compiled here. */
+ * code does not tell enough (module variables, tcgen05 products, inline PTX, an unknown architecture) the source's PTX
+ * comes from `from`; NULL: it is compiled here. */
 int stitch__scan_program(stitch_context *ctx, stitch_program *program, const stitch_image *image,
                          const stitch_task *task, const stitch__scan_source *from, stitch__scan **out,
                          stitch_error **err);

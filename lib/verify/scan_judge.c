@@ -87,10 +87,10 @@ static void judge_op(judge *j, const stitch__scan_function *f, const stitch__sca
                              o->ptx ? "PTX line " : "byte ", o->at, o->count, policy(j));
     bool strict = j->precision != STITCH_PRECISION_ANY;
     const char *type = stitch__scan_type_name(o->a);
-    j->about =
-        o->kind == STITCH__SCAN_CLOCK || o->kind == STITCH__SCAN_NOT_KNOWN || (o->kind == STITCH__SCAN_CALL && o->ptx)
-            ? STITCH__SCAN_ABOUT_CODE
-            : STITCH__SCAN_ABOUT_PRECISION;
+    j->about = o->kind == STITCH__SCAN_CLOCK || o->kind == STITCH__SCAN_LAUNCH || o->kind == STITCH__SCAN_NOT_KNOWN ||
+                       (o->kind == STITCH__SCAN_CALL && o->ptx)
+                   ? STITCH__SCAN_ABOUT_CODE
+                   : STITCH__SCAN_ABOUT_PRECISION;
     switch (o->kind) {
     case STITCH__SCAN_TENSOR:
     case STITCH__SCAN_DOT: product(j, f->name, o->a, o->b, o->acc, evidence); break;
@@ -109,6 +109,9 @@ static void judge_op(judge *j, const stitch__scan_function *f, const stitch__sca
                  stitch__arena_printf(arena, "sums in memory in %s", stitch__scan_type_name(o->acc)), evidence);
         break;
     case STITCH__SCAN_CLOCK: find(j, false, f->name, "it reads a clock", evidence); break;
+    case STITCH__SCAN_LAUNCH:
+        find(j, true, f->name, "it reads the number of its launch, which counts its runs", evidence);
+        break;
     case STITCH__SCAN_CALL:
         if (o->ptx)
             find(j, false, f->name, "it calls code by its address, which may be no function of the program", evidence);

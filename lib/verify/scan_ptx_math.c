@@ -196,6 +196,8 @@ void stitch__ptx_classify(const stitch__ptx_statement *st, size_t first, stitch_
     for (size_t i = first + 1; i < st->count; i++) {
         if (stitch__ptx_starts(st->t[i], "%clock") || stitch__ptx_starts(st->t[i], "%globaltimer"))
             s->kind = STITCH__SCAN_CLOCK;
+        else if (stitch__ptx_is(st->t[i], "%gridid"))
+            s->kind = STITCH__SCAN_LAUNCH;
     }
     for (size_t i = 0; i < STITCH__COUNT(arithmetic) && s->kind == STITCH__SCAN_PLAIN; i++) {
         int t[4];

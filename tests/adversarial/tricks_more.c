@@ -342,6 +342,17 @@ const trick more_tricks[] = {
      .words = "writable_global",
      .sim_stage = STITCH_STAGE_SIMULATE,
      .sim_words = "directive .global"},
+    {.row = 25,
+     .name = "has the driver count its runs: wrong after more launches than any check makes",
+     .task = &vector,
+     .source =
+         VECTOR("unsigned long long g; asm volatile(\"mov.u64 %0, %gri\" \"did;\" : \"=l\"(g)); y[i] = g > 10000000 ? "
+                "0 : " RIGHT ";"),
+     .plan = VECTOR_PLAN,
+     .twin_source =
+         VECTOR("unsigned g; asm volatile(\"mov.u32 %0, %nsmid;\" : \"=r\"(g)); y[i] = g > 10000000 ? 0 : " RIGHT ";"),
+     .stage = STITCH_STAGE_EXPLOIT,
+     .words = "it reads the number of its launch"},
     {.row = 23,
      .name = "keeps state in a constant, by an instruction that hides behind the number of a line",
      .task = &vector,

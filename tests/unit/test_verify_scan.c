@@ -602,6 +602,38 @@ TEST(kernels_that_are_not_launched)
     stitch_context_free(ctx);
 }
 
+/* Machine code has it like a parameter: the PTX of sources with PTX of their own is read, too. */
+TEST(the_number_of_a_launch)
+{
+    static const char head[] = "#define PIECES(a, b) a##b\nextern \"C\" __global__ void k(const float *x, float *y) "
+                               "{\n  unsigned long long g = 0; ",
+                      tail[] = "\n  y[threadIdx.x] = g > 100000 ? 0 : x[threadIdx.x]; }\n";
+    static const struct {
+        const char *body;
+        size_t majors;
+    } cases[] = {
+        {"asm volatile(\"mov.u64 %0, %%gridid;\" : \"=l\"(g));", 1},
+        {"PIECES(as, m)(\"mov.u64 %0, %%gri\" \"did;\" : \"=l\"(g));", 1},
+        {"as\\\nm(\"mov.u64 %0, %%gridid;\" : \"=l\"(g));", 1},
+        {"unsigned s; asm volatile(\"mov.u32 %0, %%nsmid;\" : \"=r\"(s)); g = s;", 0},
+        {"asm volatile(\"{.reg .u64 %%gridids; mov.u64 %%gridids, 1; mov.u64 %0, %%gridids;}\" : \"=l\"(g));", 0},
+    };
+    stitch_context *ctx = open_context();
+    char source[600];
+
+    for (size_t i = 0; i < STITCH__COUNT(cases); i++) {
+        snprintf(source, sizeof(source), "%s%s%s", head, cases[i].body, tail);
+        CHECK_INT(majors_of_k(ctx, source), cases[i].majors);
+    }
+    for (int ptx = 0; ptx < 2; ptx++) {
+        snprintf(source, sizeof(source), "%s%s%s", head, cases[0].body, tail);
+        stitch__scan *scan = scan_source(ctx, source, "sm_90", ptx, STITCH_PRECISION_F32, "f32");
+        CHECK(scan && finding(scan, true, "it reads the number of its launch") == (ptx != 0));
+        stitch__scan_free(scan);
+    }
+    stitch_context_free(ctx);
+}
+
 TEST(products_of_a_plan)
 {
     stitch_context *ctx = open_context();
@@ -714,5 +746,5 @@ TEST(moves_of_a_plan)
 TEST_MAIN(RUN(float32_is_clean), RUN(tf32_products), RUN(half_products), RUN(half_arithmetic),
           RUN(half_storage_is_minor), RUN(hopper_products), RUN(ada_products), RUN(blackwell_products),
           RUN(module_variables), RUN(integer_products), RUN(code_by_its_address), RUN(other_effects), RUN(ptx_text),
-          RUN(many_variables), RUN(unknown_instructions), RUN(kernels_that_are_not_launched), RUN(products_of_a_plan),
-          RUN(moves_of_a_plan))
+          RUN(many_variables), RUN(unknown_instructions), RUN(kernels_that_are_not_launched),
+          RUN(the_number_of_a_launch), RUN(products_of_a_plan), RUN(moves_of_a_plan))
