@@ -79,9 +79,24 @@ static CUresult check_image(const stitch__drv_context *ctx, const char *image, i
     return CUDA_SUCCESS;
 }
 
+/* Of all of them before any takes memory of the host's. */
+static bool have_room(const stitch__drv_context *ctx, const stitch__drv_module *m)
+{
+    uint64_t left = stitch__drv_memory_left(ctx);
+    for (size_t i = 0; i < stitch__sim_module_variable_count(m->core); i++) {
+        uint64_t size = stitch__sim_module_variable(m->core, i)->size;
+        if (size > left)
+            return false;
+        left -= size;
+    }
+    return true;
+}
+
 static CUresult load_variables(stitch__drv_context *ctx, stitch__drv_module *m)
 {
     size_t count = stitch__sim_module_variable_count(m->core);
+    if (!have_room(ctx, m))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     m->addresses = stitch__calloc(NULL, count + 1, sizeof(*m->addresses));
     if (!m->addresses)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -89,8 +104,7 @@ static CUresult load_variables(stitch__drv_context *ctx, stitch__drv_module *m)
     for (size_t i = 0; i < m->variable_count; i++) {
         const stitch__sim_variable *v = stitch__sim_module_variable(m->core, i);
         stitch__sim_alloc *a;
-        if (v->size > stitch__drv_memory_left(ctx) ||
-            stitch__sim_memory_alloc(ctx->mem, v->size ? v->size : 1, v->align, v->name, &a, NULL))
+        if (stitch__sim_memory_alloc(ctx->mem, v->size ? v->size : 1, v->align, v->name, &a, NULL))
             return CUDA_ERROR_OUT_OF_MEMORY;
         a->managed = true;
         a->readonly = v->constant;
