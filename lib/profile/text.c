@@ -200,8 +200,9 @@ static void write_gaps(writer *w, const stitch__analysis *a)
                             : strcmp(g->cause, "host") == 0   ? ", the host is in no CUDA call"
                             : strcmp(g->cause, "device") == 0 ? ", what comes next has been launched already"
                                                               : "";
-        line(w, "- gap of %s between %s and %s%s%s%s%s", stitch__time(g->end_us - g->start_us).s, name_text(g->before).s,
-             name_text(g->after).s, cause, *g->call ? " (" : "", g->call, *g->call ? " in it)" : "");
+        line(w, "- gap of %s between %s and %s%s%s%s%s", stitch__time(g->end_us - g->start_us).s,
+             name_text(g->before).s, name_text(g->after).s, cause, *g->call ? " (" : "", g->call,
+             *g->call ? " in it)" : "");
     }
 }
 
