@@ -193,3 +193,33 @@ __global__ void selects(float *y)
     put(y[1] > 0 ? cache : y, 3);
     y[0] = cache[5];
 }
+/* Values that are the same in all threads: conversions, divisions and 64-bit sums in uniform registers. */
+__global__ void uniform_values(float *y, double *d, long long *l, __half *h, long long n, unsigned long long m, int k,
+                               unsigned u, float f, double g, __half v)
+{
+    y[0] = (float)n, y[1] = (float)m, y[2] = (float)k, y[3] = (float)u, y[4] = (float)g, y[5] = __half2float(v);
+    d[0] = (double)n, d[1] = (double)m, d[2] = (double)k, d[3] = (double)u, d[4] = f;
+    l[0] = (long long)f, l[1] = (long long)g, l[2] = (int)f, l[3] = (unsigned)g, l[4] = n / (long long)m, l[5] = m % u;
+    l[6] = k / (int)u, l[7] = u % k, l[8] = n * (long long)m, l[9] = __popcll(m), l[10] = __clzll(n), l[11] = __ffs(k);
+    l[12] = __brev(u), l[13] = __popc(u), l[14] = n >> k, l[15] = m << k, l[16] = n < k ? m : u, l[17] = __mulhi(k, 77);
+    h[0] = __float2half(f), h[1] = __int2half_rn(k), h[2] = __double2half(g), h[3] = __ll2half_rn(n), h[4] = v * v;
+    y[6] = rintf(f), y[7] = floorf(f), y[8] = sqrtf(f), y[9] = expf(f), y[10] = 1 / f, y[11] = sinf(f);
+    d[5] = rint(g), d[6] = floor(g), d[7] = sqrt(g), d[8] = 1 / g, d[9] = fmin(g, 3.0), d[10] = fma(g, g, 1.0);
+}
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+__global__ void uniform_descriptors(float *y, int n)
+{
+    extern __shared__ __align__(128) __half tile[];
+    float a[4] = {0, 0, 0, 0};
+    unsigned long long base = (__cvta_generic_to_shared(tile) & 0x3ffff) >> 4 | 1ull << 62;
+    for (int i = 0; i < n; i++) {
+        asm volatile("wgmma.fence.sync.aligned;\n");
+        for (int k = 0; k < 4; k++)
+            asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0,%1,%2,%3}, %4, %5, 1, 1, 1, 0, 0;\n"
+                         : "+f"(a[0]), "+f"(a[1]), "+f"(a[2]), "+f"(a[3])
+                         : "l"(base + 64ull * i + 2ull * k), "l"(base + 1024 + 64ull * k));
+        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n");
+    }
+    y[threadIdx.x] = a[0] + a[1] + a[2] + a[3];
+}
+#endif
