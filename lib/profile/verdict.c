@@ -170,8 +170,9 @@ static void set_accesses(const stitch__kernel_fact *k, stitch__figures *out)
     out->load_sectors = stitch__metric_of(k, STITCH__METRIC_LOAD_SECTORS);
     out->store_requests = stitch__metric_of(k, STITCH__METRIC_STORE_REQUESTS);
     out->store_sectors = stitch__metric_of(k, STITCH__METRIC_STORE_SECTORS);
-    out->load_asked = stitch__metric_of(k, STITCH__METRIC_LOAD_ASKED);
-    out->store_asked = stitch__metric_of(k, STITCH__METRIC_STORE_ASKED);
+    /* 0 where accesses are of kinds that this counter leaves out: cp.async counts as a load by the others. */
+    out->load_asked = positive(stitch__metric_of(k, STITCH__METRIC_LOAD_ASKED));
+    out->store_asked = positive(stitch__metric_of(k, STITCH__METRIC_STORE_ASKED));
     out->requests = sum(out->load_requests, out->store_requests);
     out->sectors = sum(out->load_sectors, out->store_sectors);
     out->ideal = stitch__metric_of(k, STITCH__METRIC_GLOBAL_IDEAL_SECTORS);

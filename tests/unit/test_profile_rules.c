@@ -165,6 +165,7 @@ TEST(vector_accesses_are_not_taken_for_uncoalesced_ones)
         {4, NAN, false},           /* not known how wide: */
         {16, NAN, false},
         {17, NAN, true},
+        {16, 0, false}, /* counted, but of other accesses than the sectors (cp.async) */
     };
     for (size_t i = 0; i < STITCH__COUNT(rows); i++)
         if (says_uncoalesced(rows[i].sectors, rows[i].asked) != rows[i].said)
