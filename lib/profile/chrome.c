@@ -25,6 +25,37 @@ typedef struct tracks {
     track *list;
 } tracks;
 
+/* Where calls were made, by their correlation: a table with more places than calls. */
+typedef struct launches {
+    struct {
+        uint32_t correlation; /* 0: free */
+        size_t track;
+        int64_t start;
+    } * list;
+    size_t mask;
+    uint64_t arrows;
+} launches;
+
+static int launches_open(launches *l, const stitch__timeline *t)
+{
+    size_t places = 2;
+    for (size_t i = 0; i < t->count; i++)
+        places += 2 * (STITCH__TRACE_CALLS >> t->events[i].kind & 1);
+    for (l->mask = 1; l->mask < places; l->mask *= 2) {
+    }
+    l->list = stitch__calloc(t->arena.ctx, l->mask--, sizeof(*l->list));
+    return l->list ? STITCH_OK : STITCH_E_NOMEM;
+}
+
+/* Of a correlation, or where it would be. */
+static size_t launch_of(const launches *l, uint32_t correlation)
+{
+    size_t at = correlation * UINT32_C(2654435761) & l->mask;
+    while (l->list[at].correlation && l->list[at].correlation != correlation)
+        at = (at + 1) & l->mask;
+    return at;
+}
+
 /* A JSON string. Names are clean UTF-8 already. */
 static void put_string(stitch__buf *out, const char *s)
 {
@@ -112,13 +143,33 @@ static void put_event(stitch__buf *out, const stitch__timeline *t, const stitch_
         stitch__buf_printf(out, ",\"result\":%" PRId32 ",\"calls\":%" PRIu32, e->result, e->calls);
     }
     stitch__buf_puts(out, "}}");
-    /* An arrow from the launch to what it launched. Nodes of graphs have none: their numbers are not reliable. */
-    if (!e->correlation || e->graph || (!device && !call))
-        return;
+}
+
+static void put_end(stitch__buf *out, const char *end, uint64_t id, uint32_t process, size_t tid, int64_t at)
+{
     stitch__buf_printf(out,
-                       ",\n{\"ph\":\"%s\",\"name\":\"launch\",\"cat\":\"launch\",\"id\":%" PRIu32 ",\"pid\":%" PRIu32
+                       ",\n{\"ph\":\"%s\",\"name\":\"launch\",\"cat\":\"launch\",\"id\":%" PRIu64 ",\"pid\":%" PRIu32
                        ",\"tid\":%zu,\"ts\":%.3f%s}",
-                       device ? "f" : "s", e->correlation, process, tid, ts, device ? ",\"bp\":\"e\"" : "");
+                       end, id, process, tid, (double)at / 1e3, *end == 'f' ? ",\"bp\":\"e\"" : "");
+}
+
+/* An arrow from the launch to what it launched: from the innermost call that was recorded. Nodes of graphs have none:
+ * their numbers are not reliable. */
+static void put_arrow(stitch__buf *out, launches *l, const tracks *all, const stitch__event *e, size_t on)
+{
+    if (!e->correlation || e->graph)
+        return;
+    size_t at = launch_of(l, e->correlation);
+    if (STITCH__TRACE_CALLS >> e->kind & 1) {
+        l->list[at].correlation = e->correlation;
+        l->list[at].track = on;
+        l->list[at].start = e->start;
+    } else if ((STITCH__TRACE_ON_DEVICE >> e->kind & 1) && l->list[at].correlation) {
+        size_t from = l->list[at].track;
+        l->arrows++;
+        put_end(out, "s", l->arrows, all->list[from].process, from + 1, l->list[at].start);
+        put_end(out, "f", l->arrows, all->list[on].process, on + 1, e->start);
+    }
 }
 
 static void put_name(stitch__buf *out, const char *what, uint32_t process, size_t tid, const char *name)
@@ -131,6 +182,7 @@ static void put_name(stitch__buf *out, const char *what, uint32_t process, size_
 static void put_tracks(stitch__buf *out, const tracks *all)
 {
     char name[96], lane[24];
+    put_name(out, "process_name", HOST, 0, "host"); /* which has the slice of the whole trace in any case */
     for (size_t i = 0; i < all->count; i++) {
         const track *r = &all->list[i];
         lane[0] = '\0';
@@ -143,15 +195,12 @@ static void put_tracks(stitch__buf *out, const tracks *all)
         else
             snprintf(name, sizeof(name), "thread %" PRIu32 "%s", r->id, lane);
         put_name(out, "thread_name", r->process, i + 1, name);
-        bool first = true;
+        bool first = r->process != HOST;
         for (size_t j = 0; j < i; j++)
             first &= all->list[j].process != r->process;
         if (!first)
             continue;
-        if (r->process == HOST)
-            snprintf(name, sizeof(name), "host");
-        else
-            snprintf(name, sizeof(name), "GPU %" PRIu32, r->process - DEVICES);
+        snprintf(name, sizeof(name), "GPU %" PRIu32, r->process - DEVICES);
         put_name(out, "process_name", r->process, 0, name);
     }
 }
@@ -159,7 +208,8 @@ static void put_tracks(stitch__buf *out, const tracks *all)
 int stitch__trace_write_json(const stitch__timeline *t, stitch__buf *out)
 {
     tracks all = {0};
-    int rc = STITCH_OK;
+    launches calls = {0};
+    int rc = launches_open(&calls, t);
     stitch__buf_printf(out,
                        "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"producer\":\"libstitch\",\"dropped\":%" PRIu64
                        ",\"incomplete\":%" PRIu64 "},\"traceEvents\":[\n"
@@ -177,9 +227,11 @@ int stitch__trace_write_json(const stitch__timeline *t, stitch__buf *out)
         if (e->end > all.list[at].end)
             all.list[at].end = e->end;
         put_event(out, t, e, all.list[at].process, at + 1);
+        put_arrow(out, &calls, &all, e, at);
     }
     put_tracks(out, &all);
     stitch__buf_puts(out, "\n]}\n");
     stitch_free(all.list);
+    stitch_free(calls.list);
     return out->failed ? STITCH_E_NOMEM : rc;
 }

@@ -444,7 +444,11 @@ TEST(perfetto_json)
     last()->correlation = 11; /* means nothing: no arrow */
     last()->step = 2;
     add(STITCH_TRACE_COPY, "HtoD", 3000, 4000)->bytes = 4096;
+    add(STITCH_TRACE_RUNTIME, "cudaLaunchKernel", 400, 1000)->correlation = 11; /* around the one that launches */
+    last()->thread = 4000000000u;
     add(STITCH_TRACE_DRIVER, "cuLaunchKernel", 500, 900)->correlation = 11;
+    last()->thread = 4000000000u;
+    add(STITCH_TRACE_DRIVER, "cuStreamSynchronize", 910, 7000)->correlation = 13; /* launches nothing */
     last()->thread = 4000000000u;
     add(STITCH_TRACE_SYNC, "context", 900, 7000);
     kernel("untimed", 0, 0)->timed = false;
@@ -454,23 +458,32 @@ TEST(perfetto_json)
     CHECK_OK(stitch__json_parse(NULL, out.data, out.len, 0, "trace", &root, &err));
     json_t *events = json_object_get(root, "traceEvents"), *e;
     size_t i, slices = 0;
+    int inner = 0;
     json_array_foreach(events, i, e)
     {
         const char *ph = json_string_value(json_object_get(e, "ph"));
         CHECK(ph && json_object_get(e, "pid") && json_object_get(e, "tid"));
+        if (strcmp(ph, "s") == 0 || strcmp(ph, "f") == 0) { /* "b" was launched by no call that is here */
+            CHECK_INT(json_integer_value(json_object_get(e, "id")), 1);
+            CHECK_NEAR(json_number_value(json_object_get(e, "ts")), *ph == 's' ? 0.5 : 1, 1e-9);
+            CHECK(*ph == 'f' || json_integer_value(json_object_get(e, "tid")) == inner);
+        }
         if (strcmp(ph, "X") != 0)
             continue;
         slices++;
         CHECK(json_number_value(json_object_get(e, "dur")) >= 0);
+        if (strcmp(json_string_value(json_object_get(e, "name")), "cuLaunchKernel") == 0)
+            inner = (int)json_integer_value(json_object_get(e, "tid"));
         if (strcmp(json_string_value(json_object_get(e, "name")), "a") == 0) {
             CHECK_NEAR(json_number_value(json_object_get(e, "ts")), 1, 1e-9);
             CHECK_NEAR(json_number_value(json_object_get(e, "dur")), 2, 1e-9);
             CHECK_INT(json_integer_value(json_object_get(json_object_get(e, "args"), "registers")), 32);
         }
     }
-    CHECK_INT(slices, 1 + 6);
+    CHECK_INT(slices, 1 + 8);
     CHECK_INT(count_in(out.data, "\"ph\":\"s\""), 1);
-    CHECK_INT(count_in(out.data, "\"ph\":\"f\""), 2);
+    CHECK_INT(count_in(out.data, "\"ph\":\"f\""), 1);
+    CHECK_INT(count_in(out.data, "\"name\":\"host\""), 1);
     CHECK_HAS(out.data, "\"name\":\"context 0, stream 7 (2)\"");
     CHECK_HAS(out.data, "\"name\":\"thread 4000000000\"");
     CHECK_HAS(out.data, "\"step\":2");
