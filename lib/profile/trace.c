@@ -6,8 +6,8 @@
  * once, would otherwise never get one.
  * - CONCURRENT_KERNEL, not KERNEL (serialises, no times in graphs) and never GRAPH_TRACE (has crashed).
  * - No cuptiFinalize unless the host asks for it, though nothing else takes back what CUPTI adds to launches once it
- * was used: where a graph is launched between the end of a trace and that call, its next launch can fault, and the
- * host's context is lost.
+ *   was used: where a graph is launched between the end of a trace and that call, its next launch can fault, and the
+ *   host's context is lost.
  * - A buffer request is answered even where memory has run out, from a spare one: CUPTI before 12.9 can crash without.
  */
 #include <pthread.h>
