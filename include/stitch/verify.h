@@ -118,8 +118,9 @@ STITCH_API int stitch_verify_options_init(stitch_verify_options *options, size_t
  *
  * The program's source is compiled in a process of its own, unless options.where is HERE, for at most half of
  * timeout_ms. One that the compiler does not survive (STITCH_E_COMPILE) or end with in time (STITCH_E_TIMEOUT) has
- * failed stage compile. References, baselines and the library's own kernels are compiled here: for them the call waits
- * until its deadline or cancellation and no longer, while NVRTC, which cannot be interrupted, goes on.
+ * failed stage compile. Compiled code that the program's file came with (docs/program-file.md) is dropped from it: what
+ * is judged is made of the source. References, baselines and the library's own kernels are compiled here: for them the
+ * call waits until its deadline or cancellation and no longer, while NVRTC, which cannot be interrupted, goes on.
  *
  * In a worker (docs/worker.md) the program can fault, hang or die, and this process and its CUDA context go on as
  * before. Here, the CUDA context of the process is lost after a report with status STITCH_E_FAULT whose summary says
