@@ -20,6 +20,12 @@ int stitch__hash_warm(stitch__device *dev, const stitch__scope *scope, stitch_er
     return kernels_get(dev, scope, &kernels, err);
 }
 
+int stitch__runner_warm(stitch__device *dev, const stitch__scope *scope, stitch_error **err)
+{
+    int rc = stitch__generate_warm(dev, scope, err);
+    return rc ? rc : stitch__hash_warm(dev, scope, err);
+}
+
 int stitch__hasher_open(stitch__hasher *h, stitch__device *dev, CUstream stream, size_t count, stitch_error **err)
 {
     const stitch__kernels *kernels;

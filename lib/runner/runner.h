@@ -216,5 +216,8 @@ int stitch__hash_fetch(stitch__hasher *h, CUstream stream, const stitch__scope *
                        uint64_t *out, stitch_error **err);
 /* Compiles and loads the kernel, before the scope ends. */
 int stitch__hash_warm(stitch__device *dev, const stitch__scope *scope, stitch_error **err);
+/* All kernels of the library that runners need: those that fill and that hash. To be called before a runner or a hasher
+ * is opened, which compiles what is missing without a look at the clock. */
+int stitch__runner_warm(stitch__device *dev, const stitch__scope *scope, stitch_error **err);
 
 #endif

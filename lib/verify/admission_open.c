@@ -138,16 +138,14 @@ int stitch__admit_open(stitch__admit *s, const stitch_op *ops, size_t op_count, 
     if (!rc)
         rc = stitch__cu_check(s->dev, s->dev->drv->StreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), err,
                               "creating a stream");
+    if (!rc) /* whoever asks for them from here on does not look at the clock */
+        rc = stitch__runner_warm(s->dev, &s->scope, err);
+    if (!rc)
+        rc = stitch__compare_warm(s->dev, &s->scope, err);
     if (!rc)
         rc = stitch__comparator_open(&s->comparator, s->dev, 1, err);
     if (!rc)
         rc = stitch__hasher_open(&s->hasher, s->dev, s->stream, s->count, err);
-    if (!rc) /* whoever asks for them from here on does not look at the clock */
-        rc = stitch__generate_warm(s->dev, &s->scope, err);
-    if (!rc)
-        rc = stitch__compare_warm(s->dev, &s->scope, err);
-    if (!rc)
-        rc = stitch__hash_warm(s->dev, &s->scope, err);
     if (!rc)
         rc = stitch__oracle_open(s->task, &s->task->reference, s->dev, ops, op_count, &s->oracle, err);
     if (!rc)

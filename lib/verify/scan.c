@@ -172,12 +172,23 @@ static int read_image(stitch__scan *scan, const stitch_image *image, stitch_erro
     return rc ? unreadable(scan, rc, stitch_image_is_ptx(image) ? "PTX" : "machine code", why, err) : STITCH_OK;
 }
 
-/* Whether the PTX of the same source would tell more than its machine code. */
-static bool needs_ptx(const stitch__scan *scan, const stitch_image *image)
+/* Whether a source may have PTX of its own: it says so, or what it says is put together by the preprocessor. */
+static bool has_inline_ptx(const char *source)
+{
+    static const char *const signs[] = {"asm", "ptx", "##", "%:%:", "\\\n", "\\\r"};
+    for (size_t i = 0; i < STITCH__COUNT(signs); i++) {
+        if (strstr(source, signs[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the PTX of the same source would tell more than its machine code. source "": not known. */
+static bool needs_ptx(const stitch__scan *scan, const stitch_image *image, const char *source)
 {
     if (stitch_image_is_ptx(image))
         return false;
-    if (scan->from_ptx || scan->global_count)
+    if (scan->from_ptx || scan->global_count || has_inline_ptx(source))
         return true;
     for (size_t i = 0; i < scan->function_count; i++) {
         if (scan->functions[i].unknown)
@@ -187,17 +198,6 @@ static bool needs_ptx(const stitch__scan *scan, const stitch_image *image)
                 scan->functions[i].ops[k].kind == STITCH__SCAN_CALL)
                 return true;
         }
-    }
-    return false;
-}
-
-/* Whether a source may have PTX of its own: it says so, or what it says is put together by the preprocessor. */
-static bool has_inline_ptx(const char *source)
-{
-    static const char *const signs[] = {"asm", "ptx", "##", "%:%:", "\\\n", "\\\r"};
-    for (size_t i = 0; i < STITCH__COUNT(signs); i++) {
-        if (strstr(source, signs[i]))
-            return true;
     }
     return false;
 }
@@ -432,7 +432,7 @@ int stitch__scan_image(stitch_context *ctx, const stitch_image *image, const sti
     int rc = new_scan(ctx, image, &scan, err);
     if (rc == STITCH_OK)
         rc = read_image(scan, image, err);
-    if (rc == STITCH_OK && ptx && needs_ptx(scan, image))
+    if (rc == STITCH_OK && ptx && needs_ptx(scan, image, ""))
         rc = read_ptx(scan, ptx, err);
     if (rc == STITCH_OK && (name_functions(scan, image) || stitch__scan_judge(scan, task)))
         rc = stitch__err_nomem(ctx, err);
@@ -454,8 +454,7 @@ int stitch__scan_program(stitch_context *ctx, stitch_program *program, const sti
     int rc = new_scan(ctx, image, &scan, err);
     if (rc == STITCH_OK)
         rc = read_image(scan, image, err);
-    if (rc == STITCH_OK &&
-        (needs_ptx(scan, image) || (!stitch_image_is_ptx(image) && has_inline_ptx(stitch_program_source(program))))) {
+    if (rc == STITCH_OK && needs_ptx(scan, image, stitch_program_source(program))) {
         rc = from ? from->ptx(from->self, scan->arch, &ptx, err) : compile_ptx(ctx, program, scan->arch, &made, err);
         if (rc == STITCH_OK)
             ptx = from ? ptx : made;

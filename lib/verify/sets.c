@@ -117,11 +117,9 @@ int stitch__sets_open(stitch__verify *v, stitch_error **err)
     if (!rc && !compiled) /* as good as: their threads have milliseconds for their clock */
         rc = stitch__err(v->ctx, err, STITCH_E_TIMEOUT, "the reference and the baselines were not compiled in time");
     if (!rc) /* whoever asks for them from here on does not look at the clock */
-        rc = stitch__generate_warm(v->dev, &v->scope, err);
+        rc = stitch__runner_warm(v->dev, &v->scope, err);
     if (!rc)
         rc = stitch__compare_warm(v->dev, &v->scope, err);
-    if (!rc)
-        rc = stitch__hash_warm(v->dev, &v->scope, err);
     if (rc)
         return rc;
     v->sets_open = true; /* also after a failure: stitch__sets_close() tidies up */

@@ -194,14 +194,12 @@ static int simulate(simulation *s, int *code, stitch_error **why, stitch_error *
     const stitch__runner_options options = {v->options.ops, v->options.op_count, {NULL, NULL}, NULL};
     uint64_t *hashes = stitch__calloc(v->ctx, v->count + 1, sizeof(*hashes));
     uint64_t seed = stitch__seed_derive(v->options.seed, STITCH__SEED_TRIAL, 0);
-    int rc = hashes ? stitch__runner_open(v->task, v->program, s->dev, &options, &s->runner, err)
-                    : stitch__err_nomem(v->ctx, err);
+    /* Whoever asks for the kernels from here on does not look at the clock. */
+    int rc = hashes ? stitch__runner_warm(s->dev, &v->scope, err) : stitch__err_nomem(v->ctx, err);
     const stitch__candidate_ops *ops;
 
-    if (!rc) /* whoever asks for them from here on does not look at the clock */
-        rc = stitch__generate_warm(s->dev, &v->scope, err);
     if (!rc)
-        rc = stitch__hash_warm(s->dev, &v->scope, err);
+        rc = stitch__runner_open(v->task, v->program, s->dev, &options, &s->runner, err);
     if (rc)
         goto out;
     ops = stitch__runner_candidate(s->runner).ops;

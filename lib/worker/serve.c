@@ -193,9 +193,7 @@ static int open_device(stitch__server *s, stitch_error **err)
     dev = s->dev;
     STITCH__CU(dev->drv->StreamCreate(&s->stream, CU_STREAM_NON_BLOCKING));
     /* The library's own kernels: compiled and loaded before anything of a stranger's is here. */
-    rc = stitch__generate_warm(dev, NULL, NULL);
-    if (!rc)
-        rc = stitch__hash_warm(dev, NULL, NULL);
+    rc = stitch__runner_warm(dev, NULL, NULL);
     if (rc)
         rc = stitch__err(s->ctx, err, rc, "the library's own kernels cannot be compiled or loaded in a worker");
 out:

@@ -265,6 +265,22 @@ static int with_deadline(bool admits, int64_t timeout_ms, char *why, size_t size
     return rc;
 }
 
+/* That another kernel than the first one is compiled when a deadline ends. */
+TEST(all_kernels_of_an_admission)
+{
+    char why[600] = "";
+    int rc = STITCH_E_TIMEOUT;
+
+    need_compiler();
+    for (int64_t ms = 32;
+         rc == STITCH_E_TIMEOUT && !strstr(why, "kernel stitch_hash") && !strstr(why, "kernel stitch_compare");
+         ms += ms / 8) {
+        rc = with_deadline(true, ms, why, sizeof(why));
+        printf("# %lld ms: %s: %s\n", (long long)ms, stitch_status_name(rc), why);
+    }
+    CHECK_INT(rc, STITCH_E_TIMEOUT);
+}
+
 /* The clock is looked at while they are compiled, too: some deadline ends in there. */
 TEST(the_kernels_of_the_library)
 {
@@ -281,4 +297,4 @@ TEST(the_kernels_of_the_library)
 }
 
 TEST_MAIN(RUN(verdicts), RUN(there_is_none), RUN(no_way_back), RUN(a_reference_that_takes_long),
-          RUN(the_kernels_of_the_library), RUN(two_threads))
+          RUN(the_kernels_of_the_library), RUN(all_kernels_of_an_admission), RUN(two_threads))

@@ -138,6 +138,20 @@ TEST(percentiles)
     stitch_report_free(r);
 }
 
+/* 10 us, beside 25 us of a baseline. */
+static void take_times(stitch_report *r)
+{
+    r->baselines = stitch__calloc(ctx, 1, sizeof(*r->baselines));
+    r->baseline_count = 1;
+    CHECK_OK(stitch__report_set(r, &r->baselines[0].name, "eager", 100, &err));
+    CHECK_OK(stitch__timing_add(r, &r->candidate, 10, &err));
+    CHECK_OK(stitch__timing_add(r, &r->baselines[0], 25, &err));
+    stitch__timing_finish(r, &r->candidate);
+    stitch__timing_finish(r, &r->baselines[0]);
+    r->speedup_low = 2.25;
+    r->speedup_high = 2.75;
+}
+
 TEST(summary)
 {
     stitch_report *r = make();
@@ -150,15 +164,7 @@ TEST(summary)
 
     CHECK_OK(stitch__report_stage_set(r, STITCH_STAGE_CORRECT, STITCH_STAGE_PASSED, 0, "", &err));
     CHECK_OK(stitch__report_stage_set(r, STITCH_STAGE_TIME, STITCH_STAGE_PASSED, 0, "", &err));
-    r->baselines = stitch__calloc(ctx, 1, sizeof(*r->baselines));
-    r->baseline_count = 1;
-    CHECK_OK(stitch__report_set(r, &r->baselines[0].name, "eager", 100, &err));
-    CHECK_OK(stitch__timing_add(r, &r->candidate, 10, &err));
-    CHECK_OK(stitch__timing_add(r, &r->baselines[0], 25, &err));
-    stitch__timing_finish(r, &r->candidate);
-    stitch__timing_finish(r, &r->baselines[0]);
-    r->speedup_low = 2.25;
-    r->speedup_high = 2.75;
+    take_times(r);
     r->busy_us = 7.5;
     CHECK_OK(stitch__report_finish(r, &err));
     CHECK_INT(stitch_report_summary_get(r, &s), 0);
@@ -199,15 +205,7 @@ TEST(speedups_that_do_not_count)
                                           failed ? STITCH_E_VALIDATE : 0, "", &err));
         r->exploit.degenerate = !failed;
         CHECK_OK(stitch__report_set(r, &r->exploit.degenerate_reason, "zeros pass", 100, &err));
-        r->baselines = stitch__calloc(ctx, 1, sizeof(*r->baselines));
-        r->baseline_count = 1;
-        CHECK_OK(stitch__report_set(r, &r->baselines[0].name, "eager", 100, &err));
-        CHECK_OK(stitch__timing_add(r, &r->candidate, 10, &err));
-        CHECK_OK(stitch__timing_add(r, &r->baselines[0], 25, &err));
-        stitch__timing_finish(r, &r->candidate);
-        stitch__timing_finish(r, &r->baselines[0]);
-        r->speedup_low = 2.25;
-        r->speedup_high = 2.75;
+        take_times(r);
         CHECK_OK(stitch__report_finish(r, &err));
         root = parse(r);
         time = json_object_get(root, "time");

@@ -329,9 +329,7 @@ def solve(
     known = {**inspect.signature(bridge.from_file).parameters, **inspect.signature(bridge.task).parameters}
     if set(options) - set(known):
         raise TypeError(f"solve() has no option {sorted(set(options) - set(known))[0]!r}")
-    odd = [name for name in options.get("baselines") or () if name not in bridge.BASELINES]
-    if odd:
-        raise InvalidError(f"there is no baseline '{odd[0]}'; there are {', '.join(bridge.BASELINES)}")
+    bridge.check_baselines(options.get("baselines"))
     _check_device(ctx)
     try:
         task = bridge.from_file(problem.path, ctx=ctx, name=problem.name, **options)

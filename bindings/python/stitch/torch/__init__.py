@@ -18,7 +18,7 @@ from .._context import Context, Path
 from .._errors import InvalidError
 from ._file import ModelFile, read
 from ._module import Spec
-from ._task import BASELINES, ModuleTask, task
+from ._task import BASELINES, ModuleTask, check_baselines, task  # noqa: F401
 
 if TYPE_CHECKING:
     from ._optimize import optimize

@@ -39,6 +39,12 @@ BASELINES = {  # name: (TF32 products, mode of torch.compile)
 ON_CUDA = ("eager", "tf32", "compile", "max-autotune")
 
 
+def check_baselines(names: Optional[Sequence[str]]) -> None:
+    unknown = set(names or ()) - set(BASELINES)
+    if unknown:
+        raise InvalidError(f"there is no baseline {sorted(unknown)[0]!r}; there are {', '.join(BASELINES)}")
+
+
 class ModuleTask(Task):
     """A task made of a module. Everything of Task, and:
 
@@ -220,9 +226,7 @@ def task(
     subject = Subject(module, example_inputs)
     ctx = fitting_context(ctx, subject.device)
     shapes, dims = dict(shapes or {}), dict(dims or {})
-    unknown = set(baselines or ()) - set(BASELINES)
-    if unknown:
-        raise InvalidError(f"there is no baseline {sorted(unknown)[0]!r}; there are {', '.join(BASELINES)}")
+    check_baselines(baselines)
     for label, leaf in zip(subject.labels, subject.leaves):
         _data.dtype_of(leaf, f"input {label}")
     made = ModuleTask(ctx, name or type(module).__name__)
